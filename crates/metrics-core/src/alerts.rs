@@ -1,0 +1,1 @@
+//! Alert thresholds and the state of an observed value against them.

@@ -1,0 +1,8 @@
+//! Service demand: what one request asks of a replica.
+
+#[cfg(feature = "catalog")]
+use crate::metric::Metric;
+
+/// The entries of this family, in docs order.
+#[cfg(feature = "catalog")]
+pub const METRICS: &[&Metric] = &[];

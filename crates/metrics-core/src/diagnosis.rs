@@ -1,0 +1,1 @@
+//! The diagnosis tree: from symptoms to causes, with the evidence that decided.

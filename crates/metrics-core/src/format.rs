@@ -1,0 +1,1 @@
+//! The one formatter: significant digits per unit, for reports and snapshots alike.

@@ -1,0 +1,1 @@
+//! How people write durations, rates, sizes, counts and prices.

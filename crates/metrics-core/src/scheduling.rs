@@ -1,0 +1,8 @@
+//! Update rules of the scheduler: prefill slots, chunks, decode steps.
+
+#[cfg(feature = "catalog")]
+use crate::metric::Metric;
+
+/// The entries of this family, in docs order.
+#[cfg(feature = "catalog")]
+pub const METRICS: &[&Metric] = &[];

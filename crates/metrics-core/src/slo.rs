@@ -1,0 +1,1 @@
+//! Service-level objectives: per-request limits, attainment targets, percentile targets; one grammar.

@@ -1,0 +1,1 @@
+//! Samples as figures: exact percentiles, mean, and what they rest on.

@@ -1,0 +1,8 @@
+//! Rates of requests and tokens.
+
+#[cfg(feature = "catalog")]
+use crate::metric::Metric;
+
+/// The entries of this family, in docs order.
+#[cfg(feature = "catalog")]
+pub const METRICS: &[&Metric] = &[];
