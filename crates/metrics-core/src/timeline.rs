@@ -266,10 +266,10 @@ impl RequestTimeline {
                 _ => Ok(()),
             }
         };
-        ordered(("first_token", ttft), ("sent", sent_after))?;
-        ordered(("first_token", ttft), ("scheduled", scheduled_after))?;
-        ordered(("last_token", e2e), ("first_token", ttft))?;
-        ordered(("last_token", e2e), ("scheduled", scheduled_after))?;
+        ordered(("first_token after arrival", ttft), ("sent after arrival", sent_after))?;
+        ordered(("first_token after arrival", ttft), ("scheduled after arrival", scheduled_after))?;
+        ordered(("last_token after arrival", e2e), ("first_token after arrival", ttft))?;
+        ordered(("last_token after arrival", e2e), ("scheduled after arrival", scheduled_after))?;
         for (name, n) in [("input_tokens", f.input_tokens), ("output_tokens", f.output_tokens)] {
             if let Some(n) = n
                 && LARGEST_TOKENS < n
