@@ -1,4 +1,5 @@
 //! Goodput against plain loops, and its relations to throughput and the limits.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use metrics_core::goodput::{goodput, goodput_from_ratio, goodput_ratio};
 use metrics_core::latency::{RequestMetrics, e2e_from_ttft_tpot, request_metrics};

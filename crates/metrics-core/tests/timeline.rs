@@ -1,4 +1,5 @@
 //! What a timeline accepts, and how it refuses the rest.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use metrics_core::timeline::{GapKind, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline};
@@ -78,7 +79,7 @@ fn picoseconds_are_subtracted_exactly_where_seconds_cannot() {
 fn a_duration_that_a_tool_measured_is_kept_bit_for_bit() {
     let ttft = 0.046_529_565_999_890_11;
     let f = TimelineFields {
-        arrival: Some(Instant::Seconds(1102.510_243_824)),
+        arrival: Some(Instant::Seconds(1_102.510_243_824)),
         first_token: None,
         last_token: None,
         ttft: Some(ttft),
