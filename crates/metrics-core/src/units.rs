@@ -108,6 +108,13 @@ impl Unit {
         Self { exponents }
     }
 
+    /// The unit whose square this is, if there is one.
+    #[must_use]
+    pub fn square_root(self) -> Option<Self> {
+        let whole = self.exponents.iter().all(|e| e % 2 == 0);
+        whole.then(|| Self { exponents: self.exponents.map(|e| e / 2) })
+    }
+
     /// Whether it is the unit of a pure number.
     #[must_use]
     pub fn is_one(self) -> bool {
@@ -431,6 +438,8 @@ mod tests {
         assert_eq!(Unit::ONE.per(Unit::SECOND).to_string(), "1/s");
         assert_eq!(RequestsPerSecondPerNode::UNIT.to_string(), "request/node·s");
         assert_eq!(Unit::SECOND.power(2).to_string(), "s^2");
+        assert_eq!(Unit::SECOND.power(-2).square_root(), Some(Unit::ONE.per(Unit::SECOND)));
+        assert_eq!(Unit::SECOND.square_root(), None);
     }
 
     #[test]
