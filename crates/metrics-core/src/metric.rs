@@ -2,6 +2,7 @@
 //!
 //! The types here are shared with `queueing`, whose laws form a catalog of the same kind.
 
+use crate::expr::{Expr, ExprError, parse};
 use crate::units::{Quantity, Unit};
 
 /// The same words in the languages of the documentation.
@@ -278,6 +279,77 @@ impl Metric {
             return Err(Refusal(format!("{} takes {want} inputs, got {got}", self.id)));
         }
         eval(inputs)
+    }
+
+    /// The formula text as a tree; `None` for a law over many items, which has no such text.
+    ///
+    /// # Errors
+    ///
+    /// Inside the option, [`ExprError`] if the text is not in the expression language.
+    #[must_use]
+    pub fn expression(&self) -> Option<Result<Expr, ExprError>> {
+        match self.formula {
+            Formula::Scalar { text, .. } => Some(parse(text)),
+            Formula::Law { .. } => None,
+        }
+    }
+
+    /// The formula in LaTeX: symbol and value for a scalar formula, for a law what is written by
+    /// hand.
+    ///
+    /// A text that is not in the expression language, which the catalog's tests exclude, is shown
+    /// as it stands.
+    #[must_use]
+    pub fn latex(&self) -> String {
+        match self.formula {
+            Formula::Law { latex, .. } => latex.to_string(),
+            Formula::Scalar { text, .. } => {
+                let symbol = |name: &str| self.input(name).map(|input| input.symbol);
+                let value = parse(text)
+                    .map_or_else(|_| format!(r"\text{{{text}}}"), |formula| formula.latex(&symbol));
+                format!("{} = {value}", self.symbol)
+            }
+        }
+    }
+
+    /// The value of the formula text, computed as it is written, for inputs in order.
+    ///
+    /// It is there to check the function and to explain it; the function is faster and stable.
+    ///
+    /// # Errors
+    ///
+    /// [`ExprError`] if the metric is a law, the number of inputs is wrong, or the text has no
+    /// value for them.
+    pub fn by_text(&self, inputs: &[f64]) -> Result<f64, ExprError> {
+        let formula = self.expression().ok_or(ExprError::NotScalar { id: self.id })??;
+        if inputs.len() != self.inputs.len() {
+            let (expected, got) = (self.inputs.len(), inputs.len());
+            return Err(ExprError::InputCount { id: self.id, expected, got });
+        }
+        formula.evaluate(&|name| self.value_of(name, inputs))
+    }
+
+    /// The unit of the formula text, with each input in the unit that it has there.
+    ///
+    /// # Errors
+    ///
+    /// [`ExprError`] if the metric is a law or the text's units do not fit.
+    pub fn text_unit(&self) -> Result<Unit, ExprError> {
+        let formula = self.expression().ok_or(ExprError::NotScalar { id: self.id })??;
+        formula.unit(&|name| self.input(name).map(Input::formula_unit))
+    }
+
+    /// The input with this id, if there is one.
+    #[must_use]
+    pub fn input(&self, id: &str) -> Option<&'static Input> {
+        self.inputs.iter().find(|input| input.id == id)
+    }
+
+    /// The value that an input has among values in order, if there is such an input and value.
+    #[must_use]
+    pub fn value_of(&self, id: &str, values: &[f64]) -> Option<f64> {
+        let position = self.inputs.iter().position(|input| input.id == id)?;
+        values.get(position).copied()
     }
 
     /// The function's name: the last part of its path.
