@@ -294,15 +294,16 @@ impl Metric {
         }
     }
 
-    /// The formula in LaTeX: symbol and value for a scalar formula, for a law what is written by
-    /// hand.
+    /// The whole statement in LaTeX: symbol, equals sign and formula, or the law as it is written
+    /// by hand where that is a statement already.
     ///
     /// A text that is not in the expression language, which the catalog's tests exclude, is shown
     /// as it stands.
     #[must_use]
     pub fn latex(&self) -> String {
         match self.formula {
-            Formula::Law { latex, .. } => latex.to_string(),
+            Formula::Law { latex, .. } if is_statement(latex) => latex.to_string(),
+            Formula::Law { latex, .. } => format!("{} = {latex}", self.symbol),
             Formula::Scalar { text, .. } => {
                 let symbol = |name: &str| self.input(name).map(|input| input.symbol);
                 let value = parse(text)
@@ -357,4 +358,21 @@ impl Metric {
     pub fn function(&self) -> &'static str {
         self.path.rsplit("::").next().unwrap_or(self.path)
     }
+}
+
+/// Whether LaTeX relates two sides, outside of any braces: `\sum_{k=0}` does not.
+fn is_statement(latex: &str) -> bool {
+    let mut depth = 0_i32;
+    let mut outside = String::new();
+    for c in latex.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ if depth == 0 => outside.push(c),
+            _ => {}
+        }
+    }
+    // The space keeps `\le` apart from `\left`.
+    outside.contains(['=', '<', '>'])
+        || [r"\le ", r"\ge ", r"\lt ", r"\gt ", r"\approx "].iter().any(|r| outside.contains(r))
 }
