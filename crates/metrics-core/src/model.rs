@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, above, within};
+use crate::error::{Error, Result, above, at_least, within};
 #[cfg(feature = "catalog")]
 use crate::metric::{Formula, Input, Layer, Metric, Source, computed, computed_as, text, whole};
 use crate::timeline::LARGEST_TOKENS;
@@ -15,9 +15,18 @@ const EXACT: f64 = LARGEST_TOKENS as f64;
 /// The widest element that any framework stores: a complex number of two doubles.
 const WIDEST_DTYPE: f64 = 16.0;
 
+/// A count that `f64` holds exactly.
+fn exact(input: &'static str, n: u64) -> Result<f64> {
+    // Compared as whole numbers: 2^53 + 1 would round down to the bound.
+    if LARGEST_TOKENS < n {
+        return Err(Error::TooLarge { input, max: EXACT, value: n as f64 });
+    }
+    Ok(n as f64)
+}
+
 /// A count of at least one that `f64` holds exactly.
 fn count(input: &'static str, n: u64) -> Result<f64> {
-    within(input, n as f64, 1.0, EXACT)
+    at_least(input, exact(input, n)?, 1.0)
 }
 
 /// Bytes of one element; a fraction where several share a byte.
@@ -182,7 +191,7 @@ pub fn mla_kv_bytes_per_token(
     rope_dim: u64,
     dtype_bytes: f64,
 ) -> Result<BytesPerToken> {
-    let rope = within("rope_dim", rope_dim as f64, 0.0, EXACT)?;
+    let rope = exact("rope_dim", rope_dim)?;
     let elements = count("layers", layers)? * (count("kv_lora_rank", kv_lora_rank)? + rope);
     bytes_per_token(elements * dtype(dtype_bytes)?)
 }
@@ -400,8 +409,8 @@ const BLOCK_SIZE: Input = Input::whole(
 /// kv_tokens = floor(kv_memory_bytes / (bytes_per_token * block_size)) * block_size
 /// ```
 ///
-/// The inputs are those of [`kv_blocks`]. For a model with one kind of layer it is what vLLM at this
-/// commit prints as "GPU KV cache size"; requests fill their last block only in part, so that fewer
+/// The inputs are those of [`kv_blocks`]. For a model with one kind of layer it is what vLLM at the
+/// commit below prints as "GPU KV cache size"; requests fill their last block only in part, so that fewer
 /// tokens of theirs fit.
 ///
 /// # Errors
@@ -494,7 +503,7 @@ pub fn full_length_concurrency(
     count("block_size", block_size)?;
     count("max_model_len", max_model_len)?;
     let blocks_each = max_model_len.div_ceil(block_size) as f64;
-    Requests::new(within("n_blocks", n_blocks as f64, 0.0, EXACT)? / blocks_each)
+    Requests::new(exact("n_blocks", n_blocks)? / blocks_each)
 }
 
 /// The catalog entry of [`full_length_concurrency`].
@@ -781,7 +790,7 @@ impl ModelShape {
     ///
     /// [`Error::TooLarge`] if `tokens` is above 2^53.
     pub fn kv_bytes(&self, tokens: u64) -> Result<Bytes> {
-        within("tokens", tokens as f64, 0.0, EXACT)?;
+        exact("tokens", tokens)?;
         let mut bytes = Bytes::ZERO;
         for &(per_token, window) in &self.caches {
             let held = window.map_or(tokens, |window| tokens.min(window));
