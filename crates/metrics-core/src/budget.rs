@@ -58,7 +58,7 @@ pub const TTFT_FROM_PARTS: Metric = Metric {
         T_PREFILL,
         seconds(
             "t_first_decode",
-            r"T_{\mathrm{first\text{-}decode}}",
+            r"T_{\text{first-decode}}",
             text("time to make the first output token", "生成首个输出 token 的时间"),
         ),
     ],
@@ -333,7 +333,7 @@ pub const CHUNKED_PREFILL_TIME: Metric = Metric {
         ),
         seconds(
             "t_decode_interleave",
-            r"T_{\mathrm{decode\_interleave}}",
+            r"T_{\text{decode interleave}}",
             text("time that decodes in between add", "穿插的 decode 所增加的时间"),
         ),
     ],
@@ -423,7 +423,7 @@ pub const TPOT_BANDWIDTH: Metric = Metric {
         .counts_as(Unit::BYTE.per(Unit::TOKEN)),
         Input::real(
             "m_kv_step",
-            r"M_{\mathrm{KV\_step}}",
+            r"M_{\text{KV step}}",
             Unit::BYTE,
             (0.0, 1e12),
             text("bytes of KV read in a step", "每步读取的 KV 字节数"),
@@ -522,7 +522,7 @@ pub const TPOT_ROOFLINE: Metric = Metric {
         ),
         step_time(
             "t_decode_step",
-            r"T_{\mathrm{decode\text{-}step}}",
+            r"T_{\text{decode-step}}",
             text("moving KV in a decode step", "decode 步搬运 KV 的时间"),
         ),
     ],

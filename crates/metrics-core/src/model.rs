@@ -96,7 +96,7 @@ fn bytes_per_token(bytes: f64) -> Result<BytesPerToken> {
 #[cfg(feature = "catalog")]
 pub const KV_BYTES_PER_TOKEN: Metric = Metric {
     id: "kv_bytes_per_token",
-    symbol: r"\mathrm{bytes\_per\_token}",
+    symbol: r"m_{\text{token}}",
     name: text("KV bytes per token", "每 token 的 KV 字节数"),
     layer: Layer::Capacity,
     unit: BytesPerToken::UNIT,
@@ -200,7 +200,7 @@ pub fn mla_kv_bytes_per_token(
 #[cfg(feature = "catalog")]
 pub const MLA_KV_BYTES_PER_TOKEN: Metric = Metric {
     id: "mla_kv_bytes_per_token",
-    symbol: r"\mathrm{bytes\_per\_token}_{\mathrm{MLA}}",
+    symbol: r"m_{\text{token}}^{\mathrm{MLA}}",
     name: text("KV bytes per token, MLA", "每 token 的 KV 字节数（MLA）"),
     layer: Layer::Capacity,
     unit: BytesPerToken::UNIT,
@@ -350,7 +350,7 @@ pub fn kv_blocks(
 #[cfg(feature = "catalog")]
 pub const KV_BLOCKS: Metric = Metric {
     id: "kv_blocks",
-    symbol: r"N_{\mathrm{total\_blocks}}",
+    symbol: r"N_{\text{blocks}}",
     name: text("KV blocks", "KV 块数"),
     layer: Layer::Capacity,
     unit: Unit::BLOCK,
@@ -380,14 +380,14 @@ pub const KV_BLOCKS: Metric = Metric {
 const KV_MEMORY_INPUTS: &[Input] = &[
     Input::real(
         "kv_memory_bytes",
-        r"M_{\mathrm{KV\_budget}}",
+        r"M_{\text{KV budget}}",
         Unit::BYTE,
         (0.0, 1e12),
         text("memory left for the KV cache", "留给 KV cache 的显存"),
     ),
     Input::real(
         "bytes_per_token",
-        r"\mathrm{bytes\_per\_token}",
+        r"m_{\text{token}}",
         BytesPerToken::UNIT,
         (1024.0, 4_194_304.0),
         text("KV bytes of one token", "每 token 的 KV 字节数"),
@@ -518,7 +518,7 @@ pub const FULL_LENGTH_CONCURRENCY: Metric = Metric {
         // Blocks over blocks per request: the second count belongs to one request.
         Input::whole(
             "n_blocks",
-            r"N_{\mathrm{total\_blocks}}",
+            r"N_{\text{blocks}}",
             Unit::BLOCK,
             (0.0, 1_000_000.0),
             text("KV blocks", "KV 块数"),

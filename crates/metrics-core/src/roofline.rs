@@ -54,7 +54,7 @@ pub fn kv_step_bytes(
 #[cfg(feature = "catalog")]
 pub const KV_STEP_BYTES: Metric = Metric {
     id: "kv_step_bytes",
-    symbol: r"M_{\mathrm{KV\_step}}",
+    symbol: r"M_{\text{KV step}}",
     name: text("KV bytes read per decode step", "每个 decode 步读取的 KV 字节数"),
     layer: Layer::Resources,
     unit: Unit::BYTE,
@@ -90,7 +90,7 @@ const ACTIVE_BATCH: Input = Input::real(
 #[cfg(feature = "catalog")]
 const BYTES_PER_TOKEN: Input = Input::real(
     "bytes_per_token",
-    r"\mathrm{bytes\_per\_token}",
+    r"m_{\text{token}}",
     BytesPerToken::UNIT,
     (0.0, 4_194_304.0),
     text("KV bytes of one token", "每 token 的 KV 字节数"),
@@ -162,7 +162,7 @@ pub fn kv_step_time_lower_bound(
 #[cfg(feature = "catalog")]
 pub const KV_STEP_TIME_LOWER_BOUND: Metric = Metric {
     id: "kv_step_time_lower_bound",
-    symbol: r"T_{\mathrm{decode\text{-}step}}^{\min}",
+    symbol: r"T_{\text{KV step}}^{\min}",
     name: text("Lower bound on reading KV in a step", "每步读取 KV 的时间下界"),
     layer: Layer::Capacity,
     unit: Unit::SECOND,
@@ -294,7 +294,7 @@ const M_WEIGHTS: Input = Input::real(
 #[cfg(feature = "catalog")]
 const M_KV_STEP: Input = Input::real(
     "m_kv_step",
-    r"M_{\mathrm{KV\_step}}",
+    r"M_{\text{KV step}}",
     Unit::BYTE,
     (0.0, 1e12),
     text("bytes of KV read in a step", "每步读取的 KV 字节数"),
@@ -346,7 +346,7 @@ pub fn decode_step_time_lower_bound(
 #[cfg(feature = "catalog")]
 pub const DECODE_STEP_TIME_LOWER_BOUND: Metric = Metric {
     id: "decode_step_time_lower_bound",
-    symbol: r"T_{\mathrm{decode\text{-}step}}^{\min}",
+    symbol: r"T_{\text{decode-step}}^{\min}",
     name: text("Lower bound on a decode step", "decode 步的时间下界"),
     layer: Layer::Capacity,
     unit: Unit::SECOND,
