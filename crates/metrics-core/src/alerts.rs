@@ -569,6 +569,21 @@ mod tests {
         }
     }
 
+    /// A queue that rose for long and is drained at the end does not keep growing, however
+    /// significant the rise. On a ramp of 12 the thirds are 0 to 3 and 8 to 11.
+    #[test]
+    fn a_rise_that_fell_back_is_over() {
+        let ramp = trend(&(0..12).map(f64::from).collect::<Vec<_>>());
+        assert!((ramp.begins - 1.5).abs() < 1e-12 && (ramp.ends - 9.0).abs() < 1e-12, "{ramp:?}");
+        let drained: Vec<_> = (0..60).map(|i| if i < 48 { f64::from(i) } else { 0.0 }).collect();
+        assert!(!trend(&drained).keeps_growing());
+        let significant = Trend { n: 60, slope: 0.5, p_value: 1e-6, begins: 5.0, ends: 6.0 };
+        assert!(significant.keeps_growing());
+        assert!(!Trend { ends: 5.0, ..significant }.keeps_growing());
+        assert!(!Trend { p_value: SIGNIFICANCE, ..significant }.keeps_growing());
+        assert!(!Trend { slope: 0.0, ..significant }.keeps_growing());
+    }
+
     /// Kendall's variance for 10 values with a tie of 3: (10·9·25 − 3·2·11) / 18.
     #[test]
     fn ties_narrow_the_variance() {

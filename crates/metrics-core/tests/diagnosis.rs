@@ -353,6 +353,14 @@ fn rows_operands_and_thresholds_are_told_apart() {
     }
 }
 
+/// The property on opposite advice rests on these marks.
+#[test]
+fn actions_that_change_the_batch_are_marked_so() {
+    let rows = |x| ROWS.iter().filter(|r| r.batch == x).map(|r| r.id).collect::<Vec<_>>();
+    assert_eq!(rows(Direction::Smaller), ["tpot_up", "p99_jitter"]);
+    assert_eq!(rows(Direction::Larger), ["gpu_low_tpot_high"]);
+}
+
 /// When a row fires is printed from the conditions themselves.
 #[test]
 fn a_row_says_when_it_fires_in_both_languages() {
