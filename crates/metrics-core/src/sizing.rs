@@ -91,7 +91,7 @@ pub const CONCURRENCY_FROM_MEMORY: Metric = Metric {
         ),
         Input::real(
             "kv_bytes_per_token",
-            r"m_{\mathrm{token}}",
+            r"m_{\text{token}}",
             Unit::BYTE.per(Unit::TOKEN),
             (1_024.0, 4e6),
             text("KV bytes per token", "每 token 的 KV 字节数"),

@@ -175,7 +175,7 @@ pub const BATCH_UTILIZATION_BY_TIME: Metric = Metric {
         MAX_BATCH_SIZE_INPUT,
     ],
     formula: Formula::Law {
-        latex: r"U_{\mathrm{batch}}^{\mathrm{time}} = \frac{1}{T \cdot B_{\max}} \int_0^T b(t) \, dt",
+        latex: r"U_{\mathrm{batch}}^{\mathrm{time}} = \frac{1}{T \cdot B_{\max}} \int_0^T b(t) \mathrm{d}t",
         why: text("It integrates over the whole run.", "它对整个运行时间积分。"),
         test: "utilization::steps_of_equal_length_have_one_utilization",
         example: text(
@@ -645,7 +645,7 @@ pub const MAX_BATCH_SIZE: Metric = Metric {
         ),
         Input::real(
             "bytes_per_token",
-            r"m_{\mathrm{token}}",
+            r"m_{\text{token}}",
             Unit::BYTE.per(Unit::TOKEN),
             (1_024.0, 4e6),
             text("KV bytes per token", "每 token 的 KV 字节数"),
