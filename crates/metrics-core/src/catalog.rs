@@ -5,6 +5,7 @@ use crate::metric::Metric;
 /// The families, in docs order.
 const FAMILIES: &[&[&Metric]] = &[
     crate::latency::METRICS,
+    crate::summary::METRICS,
     crate::budget::METRICS,
     crate::throughput::METRICS,
     crate::goodput::METRICS,

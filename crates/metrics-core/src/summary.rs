@@ -1,1 +1,364 @@
 //! Samples as figures: exact percentiles, mean, and what they rest on.
+//!
+//! Nothing here is an estimate by buckets or sketches: a percentile is computed from the sorted
+//! samples by one named definition. How far the figures can be trusted is the matter of
+//! [`interval`](crate::interval).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, finite, within};
+#[cfg(feature = "catalog")]
+use crate::metric::{Formula, Input, Layer, Metric, Source, computed, text};
+#[cfg(feature = "catalog")]
+use crate::units::Unit;
+
+/// Which value counts as the percentile when it falls between two samples.
+///
+/// On few samples the definitions differ by more than most regressions: the p99 of 50 samples is
+/// the maximum by nearest rank and about halfway between the two largest by interpolation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PercentileMethod {
+    /// Linear interpolation at position (n − 1)·p, counted from 0: numpy's and pandas' default,
+    /// type 7 of Hyndman and Fan, and what vLLM, SGLang, AIPerf and inference-perf print.
+    #[default]
+    Linear,
+    /// The sample of rank ⌈n·p⌉, counted from 1: always a value that occurred; type 1 of Hyndman
+    /// and Fan.
+    NearestRank,
+}
+
+impl fmt::Display for PercentileMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Linear => "linear",
+            Self::NearestRank => "nearest-rank",
+        })
+    }
+}
+
+/// The percentile of samples in any order, by linear interpolation.
+///
+/// ```text
+/// percentile = x[floor(h)] + (h - floor(h)) * (x[floor(h) + 1] - x[floor(h)]),  h = (n - 1) * p
+/// ```
+///
+/// `samples` holds the n values, `x` is the same in ascending order, counted from 0; `p` is a
+/// fraction: 0.99 for p99. The result has the unit of the samples. It says nothing about the
+/// population when n·(1 − p) is small: p99 of ten samples is nearly their maximum. Percentiles do
+/// not add and do not average.
+///
+/// # Errors
+///
+/// [`Error::Empty`] without samples, [`Error::NotFinite`] or [`Error::TooLarge`] for a sample that
+/// is no number, [`Error::TooSmall`] or [`Error::TooLarge`] unless `0 <= p <= 1`.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::summary::percentile;
+///
+/// assert_eq!(percentile(&[40.0, 10.0, 30.0, 20.0], 0.5)?, 25.0);
+/// assert_eq!(percentile(&[0.0, 100.0], 0.9)?, 90.0);
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+///
+/// Source: numpy 2 `numpy.percentile`, method `linear`; Hyndman and Fan, *Sample Quantiles in
+/// Statistical Packages*, The American Statistician 50 (1996), definition 7.
+pub fn percentile(samples: &[f64], p: f64) -> Result<f64> {
+    percentile_by(samples, p, PercentileMethod::Linear)
+}
+
+/// The catalog entry of [`percentile`].
+#[cfg(feature = "catalog")]
+pub const PERCENTILE: Metric = Metric {
+    id: "percentile",
+    symbol: r"x_p",
+    name: text("Percentile", "百分位数"),
+    layer: Layer::Latency,
+    unit: Unit::ONE,
+    inputs: &[
+        Input::real(
+            "samples",
+            "x",
+            Unit::ONE,
+            (0.0, 1e3),
+            text("samples, in any order and of any one unit", "样本，顺序不限，单位一致即可"),
+        ),
+        Input::real(
+            "p",
+            "p",
+            Unit::ONE,
+            (0.0, 1.0),
+            text("the percentile as a fraction", "以小数表示的百分位"),
+        ),
+    ],
+    formula: Formula::Law {
+        latex: r"x_p = x_{(\lfloor h \rfloor)} + (h - \lfloor h \rfloor) (x_{(\lfloor h \rfloor + 1)} - x_{(\lfloor h \rfloor)}), \quad h = (n - 1) p",
+        why: text("It needs all samples in order of size.", "它需要全部样本按大小排序。"),
+        test: "tests/summary.rs::percentiles_equal_their_definitions",
+        example: text(
+            "samples 40, 10, 30, 20 at p = 0.9: h = 2.7, between 30 and 40",
+            "样本 40、10、30、20，p = 0.9：h = 2.7，落在 30 与 40 之间",
+        ),
+        run: || computed(percentile(&[40.0, 10.0, 30.0, 20.0], 0.9)),
+        value: 37.0,
+    },
+    path: "metrics_core::summary::percentile",
+    source: Source { work: "numpy 2 `numpy.percentile`", section: "method `linear`" },
+    note: text(
+        "It has the unit of the samples. With fewer than 10 samples above it, it is mostly chance; percentiles neither add nor average.",
+        "单位与样本相同。若高于它的样本不足 10 个，其值多半出于偶然；百分位数既不能相加，也不能取平均。",
+    ),
+    exported: &[],
+};
+
+/// The percentile of samples in any order, by a named definition.
+///
+/// ```text
+/// percentile_by = x[floor(h)] + (h - floor(h)) * (x[floor(h) + 1] - x[floor(h)]),  h = (n - 1) * p
+/// percentile_by = x[ceil(n * p) - 1]
+/// ```
+///
+/// The first line is [`PercentileMethod::Linear`], the second [`PercentileMethod::NearestRank`];
+/// the rest is as in [`percentile`]. A product n·p that misses a whole number by rounding alone
+/// counts as that number: the 7th of 100 samples is the nearest rank of p = 0.07, although the
+/// product in floating point is 7.000000000000001.
+///
+/// # Errors
+///
+/// As [`percentile`].
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::summary::{PercentileMethod, percentile_by};
+///
+/// let samples = [10.0, 20.0, 30.0, 40.0];
+/// assert_eq!(percentile_by(&samples, 0.6, PercentileMethod::NearestRank)?, 30.0);
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+///
+/// Source: Hyndman and Fan 1996, definitions 7 and 1.
+pub fn percentile_by(samples: &[f64], p: f64, method: PercentileMethod) -> Result<f64> {
+    let p = within("p", p, 0.0, 1.0)?;
+    let sorted = sorted(samples)?;
+    Ok(of_sorted(&sorted, p, method))
+}
+
+/// The samples checked and in ascending order.
+fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
+    if samples.is_empty() {
+        return Err(Error::Empty { input: "samples", item: "value" });
+    }
+    let mut sorted = Vec::with_capacity(samples.len());
+    for &x in samples {
+        // Adding zero makes one zero of both, so that their order cannot show.
+        sorted.push(finite("samples", x)? + 0.0);
+    }
+    sorted.sort_unstable_by(f64::total_cmp);
+    Ok(sorted)
+}
+
+/// The percentile of ascending samples; there is at least one, and `0 <= p <= 1`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positions lie between 0 and the number of samples"
+)]
+pub(crate) fn of_sorted(sorted: &[f64], p: f64, method: PercentileMethod) -> f64 {
+    let last = sorted.len() - 1;
+    match method {
+        PercentileMethod::Linear => {
+            let h = last as f64 * p;
+            let below = (h.floor() as usize).min(last);
+            let (a, b) = (sorted[below], sorted[(below + 1).min(last)]);
+            let t = h - below as f64;
+            // From the nearer end, as numpy does it, so that results agree with it to the bit.
+            if t < 0.5 { a + (b - a) * t } else { b - (b - a) * (1.0 - t) }
+        }
+        PercentileMethod::NearestRank => {
+            let h = sorted.len() as f64 * p;
+            let whole = h.round();
+            let rank = if (h - whole).abs() <= 2.0 * f64::EPSILON * h { whole } else { h.ceil() };
+            sorted[(rank as usize).clamp(1, sorted.len()) - 1]
+        }
+    }
+}
+
+/// The sum without the rounding errors that a plain loop gathers (Neumaier's compensation).
+pub(crate) fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
+    for x in values {
+        let next = sum + x;
+        lost += if x.abs() <= sum.abs() { (sum - next) + x } else { (x - next) + sum };
+        sum = next;
+    }
+    sum + lost
+}
+
+/// Samples of one quantity in order of occurrence, with their exact figures.
+///
+/// The order matters for intervals: requests of one run are correlated.
+/// All figures have the unit of the samples.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::summary::Summary;
+///
+/// let ttft = Summary::new(vec![0.1, 0.4, 0.2, 0.3])?;
+/// assert_eq!(ttft.n(), 4);
+/// assert!((ttft.mean() - 0.25).abs() < 1e-15);
+/// assert!((ttft.percentile(0.5)? - 0.25).abs() < 1e-15);
+/// assert_eq!(ttft.max(), 0.4);
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    values: Vec<f64>,
+    sorted: Vec<f64>,
+    mean: f64,
+    /// Sum of squared deviations from the mean.
+    squares: f64,
+}
+
+impl Summary {
+    /// The summary of samples in order of occurrence.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`] without samples, [`Error::NotFinite`] or [`Error::TooLarge`] for a sample
+    /// that is NaN, infinite or above [`LARGEST`](crate::error::LARGEST).
+    pub fn new(values: Vec<f64>) -> Result<Self> {
+        let sorted = sorted(&values)?;
+        let n = values.len() as f64;
+        // Rounding may put the mean of equal samples a bit beside them.
+        let mean = (sum(values.iter().copied()) / n).clamp(sorted[0], sorted[sorted.len() - 1]);
+        let squares = sum(values.iter().map(|x| (x - mean) * (x - mean)));
+        Ok(Self { values, sorted, mean, squares })
+    }
+
+    /// The number of samples.
+    #[must_use]
+    pub fn n(&self) -> u64 {
+        self.values.len() as u64
+    }
+
+    /// The arithmetic mean.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    /// The sample standard deviation, with n − 1 in the denominator; `None` for one sample.
+    #[must_use]
+    pub fn std(&self) -> Option<f64> {
+        let n = self.values.len();
+        (2 <= n).then(|| (self.squares / (n - 1) as f64).sqrt())
+    }
+
+    /// The standard deviation with n in the denominator: what numpy's `std` and therefore the
+    /// files of vLLM and SGLang hold. It underestimates the spread of few samples.
+    #[must_use]
+    pub fn std_population(&self) -> f64 {
+        (self.squares / self.values.len() as f64).sqrt()
+    }
+
+    /// The smallest sample.
+    #[must_use]
+    pub fn min(&self) -> f64 {
+        self.sorted[0]
+    }
+
+    /// The largest sample.
+    #[must_use]
+    pub fn max(&self) -> f64 {
+        self.sorted[self.sorted.len() - 1]
+    }
+
+    /// The percentile at the fraction `p`, by linear interpolation: see [`percentile`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] unless `0 <= p <= 1`.
+    pub fn percentile(&self, p: f64) -> Result<f64> {
+        self.percentile_by(p, PercentileMethod::Linear)
+    }
+
+    /// The percentile at the fraction `p` by a named definition: see [`percentile_by`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] unless `0 <= p <= 1`.
+    pub fn percentile_by(&self, p: f64, method: PercentileMethod) -> Result<f64> {
+        Ok(of_sorted(&self.sorted, within("p", p, 0.0, 1.0)?, method))
+    }
+
+    /// How many samples are at most `limit`: with [`Summary::n`], the share that meets a limit.
+    #[must_use]
+    pub fn at_most(&self, limit: f64) -> u64 {
+        self.sorted.partition_point(|&x| x <= limit) as u64
+    }
+
+    /// The samples in order of occurrence.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The samples in ascending order.
+    #[must_use]
+    pub fn sorted(&self) -> &[f64] {
+        &self.sorted
+    }
+
+    /// The figures that a report prints.
+    #[must_use]
+    pub fn row(&self) -> SummaryRow {
+        let at = |p| of_sorted(&self.sorted, p, PercentileMethod::Linear);
+        SummaryRow {
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: self.max(),
+            min: self.min(),
+            mean: self.mean,
+            std: self.std(),
+            n: self.n(),
+        }
+    }
+}
+
+/// The figures of a [`Summary`] as a row, percentiles by linear interpolation.
+///
+/// Numbers are in the unit of the samples; whoever writes the row puts the unit into its name.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SummaryRow {
+    /// The median.
+    pub p50: f64,
+    /// The 90th percentile.
+    pub p90: f64,
+    /// The 95th percentile.
+    pub p95: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The largest sample.
+    pub max: f64,
+    /// The smallest sample.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The sample standard deviation (n − 1); absent for one sample.
+    pub std: Option<f64>,
+    /// The number of samples.
+    pub n: u64,
+}
+
+/// The entries of this family, in docs order.
+#[cfg(feature = "catalog")]
+pub const METRICS: &[&Metric] = &[&PERCENTILE];
