@@ -48,6 +48,16 @@ pub enum Error {
         /// What the caller passed.
         value: f64,
     },
+    /// An input is not below the bound that it may not reach.
+    #[error("{input} must be below {bound}, got {value}")]
+    NotBelow {
+        /// The input's name.
+        input: &'static str,
+        /// The bound, itself not allowed.
+        bound: f64,
+        /// What the caller passed.
+        value: f64,
+    },
     /// Two inputs stand in the wrong order.
     #[error("{later} must be at least {earlier} = {earlier_value}, got {later_value}")]
     Order {

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, finite, within};
+use crate::interval::Run;
 #[cfg(feature = "catalog")]
 use crate::metric::{Formula, Input, Layer, Metric, Source, computed, text};
 #[cfg(feature = "catalog")]
@@ -201,7 +202,7 @@ pub(crate) fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// Samples of one quantity in order of occurrence, with their exact figures.
 ///
-/// The order matters for intervals: requests of one run are correlated.
+/// The order matters for intervals: requests of one run are correlated, see [`Summary::run`].
 /// All figures have the unit of the samples.
 ///
 /// # Examples
@@ -313,6 +314,14 @@ impl Summary {
     #[must_use]
     pub fn sorted(&self) -> &[f64] {
         &self.sorted
+    }
+
+    /// The samples as one run whose neighbours may be correlated: confidence intervals.
+    ///
+    /// It sorts once more; keep it when several intervals are wanted.
+    #[must_use]
+    pub fn run(&self) -> Run<'_> {
+        Run::new(self)
     }
 
     /// The figures that a report prints.
