@@ -79,17 +79,22 @@ impl Coverage {
 #[test]
 fn block_intervals_of_a_queue_cover_what_they_say() {
     let rho = 0.9;
+    let mut attainment = Coverage::default();
     let (mut mean, mut percentiles) =
         (Coverage::default(), [0.5, 0.9, 0.95].map(|p| (p, Coverage::default())));
     for seed in 0..400 {
         let waits = mm1_waits(50_000, rho, seed);
         let run = waits.run();
         mean.add(&run.mean(Confidence::P95), rho / (1.0 - rho));
+        let limit = mm1_percentile(rho, 0.9);
+        let met: Vec<bool> = waits.values().iter().map(|&w| w <= limit).collect();
+        attainment.add(&run.proportion(&met, Confidence::P95), 0.9);
         for (p, coverage) in &mut percentiles {
             coverage.add(&run.percentile(*p, Confidence::P95), mm1_percentile(rho, *p));
         }
     }
-    println!("mean {mean:?}, percentiles {percentiles:?}");
+    println!("mean {mean:?}, percentiles {percentiles:?}, attainment {attainment:?}");
+    assert!(0.93 <= attainment.held_share() && 0.95 <= attainment.given_share(), "{attainment:?}");
     assert!(0.93 <= mean.held_share(), "{mean:?}");
     assert!(0.95 <= mean.given_share(), "{mean:?}");
     for (p, coverage) in &percentiles {
@@ -143,6 +148,24 @@ fn a_refusal_says_what_is_missing() {
     assert!(100.0 < effective && effective < needed && (needed - 1000.0).abs() < 1e-9);
     let text = refusal.to_string();
     assert!(text.starts_with("too short: 50000 correlated samples are worth "), "{text}");
+}
+
+/// When all requests of a short busy run meet a limit, the latencies still tell that they are worth
+/// a few only; Wilson's bound of 2,000 independent successes, 99.8 %, would be far too good.
+#[test]
+fn full_attainment_of_a_short_run_proves_nothing() {
+    let short = mm1_waits(2000, 0.9, 4);
+    let refusal = short.run().proportion(&[true; 2000], Confidence::P95);
+    assert!(matches!(refusal, Err(NoInterval::TooShort { .. })), "{refusal:?}");
+
+    let long = mm1_waits(50_000, 0.9, 4);
+    let run = long.run();
+    let all = run.proportion(&vec![true; 50_000], Confidence::P95).unwrap();
+    assert_eq!((all.high, all.method), (Some(1.0), IntervalMethod::Blocks));
+    // Nothing missed in n: the bound is n/(n + t²), with t of 19 degrees of freedom, 2.093.
+    let worth = run.effective_samples();
+    assert!((all.low.unwrap() - worth / (worth + 2.093_f64.powi(2))).abs() < 1e-4);
+    assert!(run.proportion(&[], Confidence::P95).is_err());
 }
 
 /// A mean that wanders off is no mean: a drift fails the length or the block test.
