@@ -1,1 +1,42 @@
-//! Stub.
+//! Queueing theory for serving: what to expect of a queue.
+//!
+//! Little's law, M/M/1, M/M/c by an Erlang B and C that neither overflow nor cancel, M/G/1 by
+//! Pollaczek and Khinchine, and the percentiles of wait and response.
+//!
+//! **Units.** Every rate is per *one* unit of time of the caller's choice and every time is in
+//! that unit: with rates per second, waits are in seconds. The catalog writes `s` for it.
+//!
+//! **Bad input.** A queue that receives work at least as fast as it serves it is
+//! [`QueueError::Unstable`], never a number; no arrivals at all (`lambda = 0`) are valid. Nothing
+//! here panics or returns NaN or a negative wait for any input. A result is infinite only where
+//! the truth is: a percentile at `p = 1`, the wait under an infinite second moment, the logarithm
+//! of a probability 0.
+//!
+//! ```
+//! use queueing::{Mm1, Mmc, Queue, WaitDistribution};
+//!
+//! let one = Mm1::new(8.0, 10.0)?; // 8 requests arrive a second, 10 could be served
+//! let two = Mmc::new(8.0, 5.0, 2)?; // the same capacity from two servers half as fast
+//! assert!(two.wq() < one.wq() && one.w() < two.w());
+//! assert!(one.w_quantile(0.99)? > 4.6 * one.w());
+//! # Ok::<(), queueing::QueueError>(())
+//! ```
+
+#[cfg(feature = "catalog")]
+pub mod catalog;
+pub mod erlang;
+pub mod error;
+pub mod little;
+pub mod mg1;
+pub mod mm1;
+pub mod mmc;
+pub mod model;
+mod numeric;
+mod waits;
+
+pub use erlang::{erlang_b, erlang_c, ln_erlang_b, ln_erlang_c, offered_load, utilization};
+pub use error::{QueueError, Result};
+pub use mg1::{Mg1, ServiceMoments};
+pub use mm1::Mm1;
+pub use mmc::Mmc;
+pub use model::{Queue, WaitDistribution};
