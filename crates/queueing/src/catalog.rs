@@ -73,10 +73,12 @@ pub(crate) fn shown(
 /// The families, in docs order.
 const FAMILIES: &[&[&Metric]] = &[
     crate::little::METRICS,
+    crate::demand::METRICS,
     crate::erlang::METRICS,
     crate::mm1::METRICS,
     crate::mmc::METRICS,
     crate::mg1::METRICS,
+    crate::plan::METRICS,
 ];
 
 /// Every law of this crate, in docs order.

@@ -109,6 +109,15 @@ pub(crate) fn probability(name: &'static str, value: f64) -> Result<f64> {
     Ok(value + 0.0)
 }
 
+/// A probability strictly between 0 and 1, as a target has to be.
+pub(crate) fn target(name: &'static str, value: f64) -> Result<f64> {
+    let value = finite(name, value)?;
+    if value <= 0.0 || 1.0 <= value {
+        return Err(QueueError::OutOfRange { name, value, expected: "above 0 and below 1" });
+    }
+    Ok(value)
+}
+
 /// A number of servers, at least one, as the `f64` that formulas use; it is exact.
 pub(crate) fn servers(name: &'static str, c: u64) -> Result<f64> {
     let value = c as f64;
@@ -136,6 +145,7 @@ mod tests {
             "lambda must be a finite number, got NaN"
         );
         assert_eq!(say(probability("p", 99.0)), "p must be from 0 to 1, got 99");
+        assert_eq!(say(target("p", 1.0)), "p must be above 0 and below 1, got 1");
         assert_eq!(say(servers("c", 0)), "c must be a whole number from 1 to 1000000000, got 0");
         assert_eq!(
             QueueError::Unstable { rho: 1.25 }.to_string(),

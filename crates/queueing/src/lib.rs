@@ -1,10 +1,11 @@
-//! Queueing theory for serving: what to expect of a queue.
+//! Queueing theory for serving: what to expect of a queue, and which rate an objective needs.
 //!
 //! Little's law, M/M/1, M/M/c by an Erlang B and C that neither overflow nor cancel, M/G/1 by
-//! Pollaczek and Khinchine, and the percentiles of wait and response.
+//! Pollaczek and Khinchine, percentiles of wait and response, and the rate that a target needs.
 //!
 //! **Units.** Every rate is per *one* unit of time of the caller's choice and every time is in
-//! that unit: with rates per second, waits are in seconds. The catalog writes `s` for it.
+//! that unit: with rates per second, waits are in seconds. The catalog writes `s` for it. Module
+//! [`demand`] turns the typed quantities of `metrics-core` into such rates, per second.
 //!
 //! **Bad input.** A queue that receives work at least as fast as it serves it is
 //! [`QueueError::Unstable`], never a number; no arrivals at all (`lambda = 0`) are valid. Nothing
@@ -24,6 +25,7 @@
 
 #[cfg(feature = "catalog")]
 pub mod catalog;
+pub mod demand;
 pub mod erlang;
 pub mod error;
 pub mod little;
@@ -32,6 +34,7 @@ pub mod mm1;
 pub mod mmc;
 pub mod model;
 mod numeric;
+pub mod plan;
 mod waits;
 
 pub use erlang::{erlang_b, erlang_c, ln_erlang_b, ln_erlang_c, offered_load, utilization};
