@@ -36,7 +36,7 @@ impl Waits {
     pub(crate) fn wq_quantile(&self, p: f64) -> Result<f64> {
         let p = probability("p", p)?;
         let rest = 1.0 - p;
-        if p <= self.no_wait && self.wait <= rest || self.wait == 0.0 {
+        if self.wait == 0.0 {
             return Ok(0.0);
         }
         // Near 1, the ratio wait / rest takes its logarithm from the difference, in whichever
@@ -44,6 +44,7 @@ impl Waits {
         let ratio = self.wait / rest;
         let above = if p < 0.5 { p - self.no_wait } else { self.wait - rest };
         let log = if ratio < 2.0 { (above / rest).ln_1p() } else { ratio.ln() };
+        // Negative up to p = 1 − C: the jobs that do not wait.
         Ok(log.max(0.0) / self.spare)
     }
 

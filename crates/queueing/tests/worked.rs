@@ -172,3 +172,32 @@ fn refusals_say_what_would_be_right() {
         "the moments of the service time do not settle p_n beyond n = 0, got n = 3"
     );
 }
+
+/// With two servers and hardly any load B is a² / 2, with one it is a: below 2.2e-308, where f64
+/// has ever fewer digits, they are still there.
+#[test]
+fn the_smallest_probabilities_are_not_cut_to_zero() {
+    assert_eq!(erlang_b(1, 2e-320), Ok(2e-320));
+    let b = erlang_b(2, 1e-155).unwrap();
+    assert!((b - 5e-311).abs() <= f64::from_bits(1));
+    // 1e-162² / 2 is 5e-325, nearer to 0 than to the smallest f64, which is 4.9e-324.
+    assert_eq!(erlang_b(2, 1e-162), Ok(0.0));
+}
+
+/// At ρ = 1/2 half of the jobs do not wait; a hair above the median the wait is a hair above 0,
+/// with all its digits: −ln(1 − 2δ) / (1/2) for p = 1/2 + δ.
+#[test]
+fn a_percentile_just_above_those_who_do_not_wait_has_its_digits() {
+    for delta in [1e-4_f64, 1e-10, 1e-15] {
+        let p = 0.5 + delta;
+        let delta = p - 0.5; // as it was rounded
+        for wait in [
+            Mm1::new(0.5, 1.0).unwrap().wq_quantile(p).unwrap(),
+            Mmc::new(0.5, 1.0, 1).unwrap().wq_quantile(p).unwrap(),
+        ] {
+            near(wait, -(-2.0 * delta).ln_1p() / 0.5);
+        }
+    }
+    assert_eq!(Mm1::new(0.5, 1.0).unwrap().wq_quantile(0.5), Ok(0.0));
+    assert_eq!(Mm1::new(0.5, 1.0).unwrap().wq_quantile(0.2), Ok(0.0));
+}
