@@ -1,1 +1,35 @@
-//! Stub.
+//! Readers of what LLM benchmark clients, servers and simulators write.
+//!
+//! Every reader makes [`Run`]s of [checked timelines](metrics_core::RequestTimeline), so that one
+//! code path computes metrics for all of them. A reader computes no metric. What a file cannot
+//! give is said ([`Run::missing`]), what had to be decided is said ([`Run::notes`]), and what is
+//! wrong is an [`IoError`] of one line with file, row, key, value, and what would be right.
+//!
+//! ```
+//! use serving_io::{Format, Options, read};
+//!
+//! let log = r#"{"id": "a", "arrival_s": 0, "first_token_s": 0.4, "last_token_s": 1.0, "output_tokens": 4}"#;
+//! let file = read("log.jsonl", log.as_bytes(), &Options::default())?;
+//! assert_eq!(file.format, Format::Timeline);
+//! assert_eq!(file.runs[0].timelines[0].ttft().map(|t| t.get()), Some(0.4));
+//! # Ok::<(), serving_io::IoError>(())
+//! ```
+//!
+//! - [`detect`]: the way in, and how a format is told
+//! - [`timeline`]: our own timelines, read and written
+//! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
+
+pub mod columns;
+pub mod detect;
+pub mod error;
+pub mod generic;
+pub mod input;
+mod json;
+mod rows;
+pub mod run;
+pub mod timeline;
+
+pub use columns::ColumnMap;
+pub use detect::{Format, Options, ReadFile, Reader, read, read_path};
+pub use error::{IoError, Place};
+pub use run::{Note, Run};

@@ -1,0 +1,189 @@
+//! Which format a file has, told by its content, and the one way in.
+//!
+//! [`read`] looks at the beginning of a file (unpacked if it is a gzip or, with the feature
+//! `zstd`, a zstd file) and asks each of [`READERS`] in turn; the name of the file plays no part.
+//! [`Options::format`] skips the question. A new format is one module with one [`Reader`] and one
+//! line in [`READERS`].
+//!
+//! | name | content | told by |
+//! |---|---|---|
+//! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
+//! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
+//! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::columns::{ColumnMap, valid_fields};
+use crate::error::{IoError, Place, Result, listed, shown};
+use crate::generic::{self, GenericCsv, GenericJsonl};
+use crate::input::{Head, Input, unreadable};
+use crate::run::Run;
+use crate::timeline::Timelines;
+
+/// A format that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// Our own timelines, one JSON object a line.
+    Timeline,
+    /// A log with one JSON object a line.
+    GenericJsonl,
+    /// A table with a header.
+    GenericCsv,
+}
+
+impl Format {
+    /// All formats, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::Timeline, Self::GenericJsonl, Self::GenericCsv];
+
+    /// The name that selects it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Timeline => "goodput",
+            Self::GenericJsonl => "jsonl",
+            Self::GenericCsv => "csv",
+        }
+    }
+
+    /// What it is, in words.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Timeline => "goodput timelines",
+            Self::GenericJsonl => "JSON lines",
+            Self::GenericCsv => "CSV",
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = IoError;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| IoError::UnknownFormatName {
+            name: shown(name),
+            known: listed(Self::ALL.map(Self::name)),
+        })
+    }
+}
+
+/// How to read a file.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The format; told by the content if absent.
+    pub format: Option<Format>,
+    /// What the columns of a generic file mean; by their names if empty.
+    pub map: ColumnMap,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadFile {
+    /// The file's name as given.
+    pub name: String,
+    /// Its format.
+    pub format: Format,
+    /// How it was packed, if it was.
+    pub compression: Option<&'static str>,
+    /// Its runs, at least one.
+    pub runs: Vec<Run>,
+}
+
+/// A reader of one format.
+pub trait Reader: Sync {
+    /// The format that it reads.
+    fn format(&self) -> Format;
+
+    /// Whether a file that begins so has this format.
+    fn recognizes(&self, head: &Head, options: &Options) -> bool;
+
+    /// Reads the whole file into its runs, at least one.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError`] with the place, what was found and what would be right.
+    fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>>;
+}
+
+/// All readers, in the order in which they are asked.
+pub static READERS: &[&dyn Reader] = &[&Timelines, &GenericJsonl, &GenericCsv];
+
+/// Reads a file by its path.
+///
+/// # Errors
+///
+/// [`IoError`]: a directory, a file that cannot be opened, or as [`read`].
+pub fn read_path(path: &Path, options: &Options) -> Result<ReadFile> {
+    let name = path.display().to_string();
+    if path.is_dir() {
+        return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
+    }
+    let file = File::open(path).map_err(|e| unreadable(&name, &e))?;
+    read(&name, file, options)
+}
+
+/// Reads a file from any source; `name` is only used in messages.
+///
+/// # Errors
+///
+/// [`IoError`] with the place, what was found and what would be right, as one line.
+///
+/// # Examples
+///
+/// ```
+/// use serving_io::{Options, read};
+///
+/// let csv = "ttft_ms,e2e_ms,output_tokens\n400,1000,4\n";
+/// let file = read("log.csv", csv.as_bytes(), &Options::default())?;
+/// let metrics = file.runs[0].timelines[0].metrics().expect("all three are known");
+/// assert_eq!(metrics.ttft.get(), 0.4);
+/// assert!((metrics.tpot.get() - 0.2).abs() < 1e-12); // 0.6 s over 3 gaps
+/// # Ok::<(), serving_io::IoError>(())
+/// ```
+pub fn read(name: &str, reader: impl Read + 'static, options: &Options) -> Result<ReadFile> {
+    let input = Input::new(name, reader)?;
+    let reader = reader_for(&input, options)?;
+    let compression = input.compression;
+    let runs = reader.read(input, options)?;
+    Ok(ReadFile { name: name.to_owned(), format: reader.format(), compression, runs })
+}
+
+/// The reader that the options name, else the first that recognizes the content.
+fn reader_for(input: &Input, options: &Options) -> Result<&'static dyn Reader> {
+    let found = match options.format {
+        Some(format) => READERS.iter().find(|r| r.format() == format),
+        None => READERS.iter().find(|r| r.recognizes(&input.head, options)),
+    };
+    found.copied().ok_or_else(|| unknown(input))
+}
+
+/// What to say about content of no known format.
+fn unknown(input: &Input) -> IoError {
+    let at = Box::new(Place::file(&input.name));
+    let head = &input.head;
+    if head.text.trim().is_empty() {
+        let expected = "benchmark results or a request log".to_owned();
+        return IoError::Empty { at, expected };
+    }
+    if head.is_json_object() && head.keys.is_empty() {
+        let found = "a JSON object without a key".to_owned();
+        return IoError::UnknownFormat { at, found, expected: formats() };
+    }
+    if let Some(columns) = generic::columns_of(head) {
+        let example = columns.first().cloned().unwrap_or_default();
+        let (columns, valid) = (listed(columns), valid_fields());
+        return IoError::NothingMapped { at, columns, example: shown(&example), valid };
+    }
+    let found = format!("begins with `{}`", shown(head.first_line().trim()));
+    IoError::UnknownFormat { at, found, expected: formats() }
+}
+
+/// The formats, for a message.
+fn formats() -> String {
+    let names = Format::ALL.map(|f| format!("{} (`{}`)", f.title(), f.name()));
+    names.join(", ")
+}

@@ -1,0 +1,385 @@
+//! Why a file cannot be read: which file, which row or key, what was found, what would be right.
+
+use std::fmt;
+
+/// The result of a reader of this crate.
+pub type Result<T, E = IoError> = std::result::Result<T, E>;
+
+/// Where in a file something stands.
+///
+/// Prints as `FILE`, `FILE, line 3`, `` FILE, line 3, `first_token_s` `` or
+/// `` FILE, `ttfts[17]` ``.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The file's name as the user gave it.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: Option<u64>,
+    /// The column of a table or the key of an object.
+    pub key: Option<String>,
+    /// The index in the array under that key, counted from 0 as the tool's own language does.
+    pub index: Option<usize>,
+}
+
+impl Place {
+    /// The file as a whole.
+    #[must_use]
+    pub fn file(file: &str) -> Self {
+        Self { file: file.to_owned(), ..Self::default() }
+    }
+
+    /// A line of it.
+    #[must_use]
+    pub fn line(file: &str, line: u64) -> Self {
+        Self { line: Some(line), ..Self::file(file) }
+    }
+
+    /// The same place, narrowed to a key or column.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// The same place, narrowed to an element of the array under its key.
+    #[must_use]
+    pub fn index(mut self, index: usize) -> Self {
+        self.index = Some(index);
+        self
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.file))?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        match (&self.key, self.index) {
+            (Some(key), Some(index)) => write!(f, ", `{}[{index}]`", shown(key)),
+            (Some(key), None) => write!(f, ", `{}`", shown(key)),
+            (None, Some(index)) => write!(f, ", index {index}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// A place that costs nothing until an error needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) line: u64,
+    pub(crate) key: Option<&'a str>,
+    pub(crate) index: Option<usize>,
+}
+
+impl<'a> Spot<'a> {
+    /// A line.
+    pub(crate) fn line(file: &'a str, line: u64) -> Self {
+        Self { file, line, key: None, index: None }
+    }
+
+    /// The same line, narrowed to a key or column.
+    pub(crate) fn key(self, key: &'a str) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    /// The same key, narrowed to an element.
+    pub(crate) fn index(self, index: usize) -> Self {
+        Self { index: Some(index), ..self }
+    }
+
+    /// The place for an error.
+    #[expect(clippy::unnecessary_box_returns, reason = "errors hold it boxed, to stay small")]
+    pub(crate) fn place(self) -> Box<Place> {
+        let mut place = Place::line(self.file, self.line);
+        place.key = self.key.map(str::to_owned);
+        place.index = self.index;
+        Box::new(place)
+    }
+}
+
+/// A text of a file as it may stand in a one-line message: control characters escaped, cut at 60
+/// characters.
+pub(crate) fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut out = String::new();
+    for (n, c) in text.chars().enumerate() {
+        if n == LONGEST {
+            out.push('…');
+            break;
+        }
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// A list of names as it may stand in a message: at most 40, each in backquotes.
+pub(crate) fn listed<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
+    const MOST: usize = 40;
+    let mut parts: Vec<String> = Vec::new();
+    for (n, name) in names.into_iter().enumerate() {
+        if n == MOST {
+            parts.push("…".to_owned());
+            break;
+        }
+        parts.push(format!("`{}`", shown(name.as_ref())));
+    }
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}
+
+/// Why a file or a column map cannot be read.
+///
+/// Every message is one line: the place, then what was found and what would be right.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The system cannot open or read the file.
+    #[error("{at}: cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        at: Box<Place>,
+        /// What the system says.
+        reason: String,
+    },
+    /// A directory where a file is needed.
+    #[error("{at}: is a directory, expected a file")]
+    Directory {
+        /// The directory.
+        at: Box<Place>,
+    },
+    /// A file without content.
+    #[error("{at}: is empty, expected {expected}")]
+    Empty {
+        /// The file.
+        at: Box<Place>,
+        /// What would be right.
+        expected: String,
+    },
+    /// Bytes that are no UTF-8 text.
+    #[error("{at}, byte {offset}: {found}, expected UTF-8 text")]
+    Encoding {
+        /// The file, and the line if it is known.
+        at: Box<Place>,
+        /// The offset of the first bad byte, counted from 0 in the file as unpacked; within the
+        /// line where a line is given.
+        offset: u64,
+        /// What stands there.
+        found: String,
+    },
+    /// A compressed file that this build cannot unpack.
+    #[error("{at}: {found}, expected {expected}")]
+    Compression {
+        /// The file.
+        at: Box<Place>,
+        /// The kind of compression, or what is wrong with it.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// Content of no known format.
+    #[error("{at}: {found}; expected {expected}")]
+    UnknownFormat {
+        /// The file.
+        at: Box<Place>,
+        /// What the content looks like.
+        found: String,
+        /// The known formats.
+        expected: String,
+    },
+    /// A name that is no format.
+    #[error("`{name}` is no input format; expected one of {known}")]
+    UnknownFormatName {
+        /// The name.
+        name: String,
+        /// The known names.
+        known: String,
+    },
+    /// The text ends in the middle of a value.
+    #[error("{at}: ends in the middle of {inside}, expected the rest of it: is it truncated?")]
+    Truncated {
+        /// The place where it ends.
+        at: Box<Place>,
+        /// What is not finished.
+        inside: &'static str,
+    },
+    /// The text breaks the grammar of JSON or CSV.
+    #[error("{at}, column {column}: {found}, expected {expected}")]
+    Syntax {
+        /// The line, and the key where it is known.
+        at: Box<Place>,
+        /// The column, counted from 1 in bytes.
+        column: u64,
+        /// What stands there.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A value of the wrong type, out of its range, or an unknown word.
+    #[error("{at}: found {found}, expected {expected}")]
+    Value {
+        /// The value's place.
+        at: Box<Place>,
+        /// The value as it stands there.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A key or column that has no meaning here.
+    #[error("{at}: unknown key, expected one of {known}")]
+    UnknownKey {
+        /// The key's place.
+        at: Box<Place>,
+        /// The known keys.
+        known: String,
+    },
+    /// A key or column that appears twice.
+    #[error("{at}: appears twice, expected once")]
+    Repeated {
+        /// The second place.
+        at: Box<Place>,
+    },
+    /// The values of one request cannot all be true.
+    #[error("{at}: {source}")]
+    Request {
+        /// The row or the element that breaks the rule.
+        at: Box<Place>,
+        /// The rule, from the type that checks it.
+        source: metrics_core::Error,
+    },
+    /// A mapped column that the file does not have.
+    #[error("{at}: no such column; the file has {known}")]
+    MissingColumn {
+        /// The file and the column.
+        at: Box<Place>,
+        /// The columns that it has.
+        known: String,
+    },
+    /// A row with more or fewer cells than the header.
+    #[error("{at}: {found} cells, expected {expected} as in the header")]
+    Ragged {
+        /// The row.
+        at: Box<Place>,
+        /// Its cells.
+        found: u64,
+        /// The header's cells.
+        expected: u64,
+    },
+    /// Two arrays that should run in parallel have different lengths.
+    #[error("{at}: holds {found} values, expected {expected} as in `{other}`")]
+    Lengths {
+        /// The second array.
+        at: Box<Place>,
+        /// How many values it has.
+        found: usize,
+        /// How many the first has.
+        expected: usize,
+        /// The first array's key.
+        other: &'static str,
+    },
+    /// Two requests with one id.
+    #[error("{at}: request `{id}` is already in line {first_line}, expected unique ids")]
+    DuplicateId {
+        /// The second row.
+        at: Box<Place>,
+        /// The id.
+        id: String,
+        /// The line of the first row.
+        first_line: u64,
+    },
+    /// A file without a single request.
+    #[error("{at}: holds no requests, expected {expected}")]
+    NoRequests {
+        /// The file.
+        at: Box<Place>,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// No column of the file has a known name, and no map says what they mean.
+    #[error(
+        "{at}: no column is mapped; the file has {columns}; map them, for example \
+         `--map ttft_ms={example}`, to one of {valid}"
+    )]
+    NothingMapped {
+        /// The file.
+        at: Box<Place>,
+        /// Its columns.
+        columns: String,
+        /// One of them.
+        example: String,
+        /// The fields to which a column can be mapped.
+        valid: String,
+    },
+    /// An item of a column map without its two sides.
+    #[error("column map `{item}`: expected FIELD=COLUMN, for example `ttft_ms=latency_first`")]
+    MapSyntax {
+        /// The item.
+        item: String,
+    },
+    /// A left side of a column map that is no field.
+    #[error("column map `{item}`: `{field}` is no field, expected one of {valid}")]
+    MapField {
+        /// The item.
+        item: String,
+        /// Its left side.
+        field: String,
+        /// The fields.
+        valid: String,
+    },
+    /// Two items of a column map, or two columns of a file, for one field.
+    #[error("column map `{item}`: {field} is already mapped to `{column}`, expected one column")]
+    MapTwice {
+        /// The second item.
+        item: String,
+        /// The field without its unit.
+        field: &'static str,
+        /// The first item's column.
+        column: String,
+    },
+}
+
+impl IoError {
+    /// Where it happened, unless it concerns no file.
+    #[must_use]
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Unreadable { at, .. }
+            | Self::Directory { at }
+            | Self::Empty { at, .. }
+            | Self::Encoding { at, .. }
+            | Self::Compression { at, .. }
+            | Self::UnknownFormat { at, .. }
+            | Self::Truncated { at, .. }
+            | Self::Syntax { at, .. }
+            | Self::Value { at, .. }
+            | Self::UnknownKey { at, .. }
+            | Self::Repeated { at }
+            | Self::Request { at, .. }
+            | Self::MissingColumn { at, .. }
+            | Self::Ragged { at, .. }
+            | Self::Lengths { at, .. }
+            | Self::DuplicateId { at, .. }
+            | Self::NoRequests { at, .. }
+            | Self::NothingMapped { at, .. } => Some(at),
+            Self::UnknownFormatName { .. }
+            | Self::MapSyntax { .. }
+            | Self::MapField { .. }
+            | Self::MapTwice { .. } => None,
+        }
+    }
+}
+
+/// The field of a timeline that breaks the rule, as the core's error names it.
+pub(crate) fn input_of(error: &metrics_core::Error) -> Option<&'static str> {
+    use metrics_core::Error as E;
+    let input: &'static str = match error {
+        E::NotFinite { input, .. }
+        | E::TooSmall { input, .. }
+        | E::NotAbove { input, .. }
+        | E::TooLarge { input, .. }
+        | E::Missing { input, .. } => input,
+        E::Order { later, .. } => later,
+        _ => return None,
+    };
+    Some(input.strip_suffix(" after arrival").unwrap_or(input))
+}

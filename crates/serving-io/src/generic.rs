@@ -1,0 +1,837 @@
+//! Any request log: a CSV table or JSON lines, one request a row, with a column map.
+//!
+//! Which column is which field is said by a [map](crate::columns), `--map ttft_ms=col`. Without
+//! one, the columns whose names are fields are taken: `ttft_ms`, `output_tokens`, `outcome`.
+//! Columns that are not mapped are not read.
+//!
+//! # CSV
+//!
+//! UTF-8, a header line, then one row a request. A byte order mark, CRLF, quoted fields (`""` for a
+//! quote), quoted line ends, blank lines and a missing last newline are allowed; a quote that is
+//! never closed is an error. The delimiter is
+//! whichever of comma, semicolon and tab the header has most. Spaces around a cell are dropped. An
+//! empty cell is unknown. A row with more or fewer cells than the header is an error, and so is a
+//! mapped column whose name is in the header twice.
+//!
+//! # JSON lines
+//!
+//! One object a line; blank lines, a byte order mark and CRLF are allowed. A mapped value is a
+//! number (text for `id` and `outcome`); null, or a key that a line does not have, is unknown. A
+//! number in quotes is an error. A mapped key that no line has is an error.
+//!
+//! # Values
+//!
+//! - A time is a decimal number in the unit of its field's suffix. It is read exactly: what has no
+//!   digit below the picosecond becomes whole picoseconds, so that epoch stamps with many digits
+//!   lose nothing (`1700000000.123456`, `1700000000123456789` ns).
+//! - Instants (`arrival`, `sent`, `scheduled`, `first_token`, `last_token`) are on one clock and
+//!   need `arrival`; `ttft` and `e2e` are durations from arrival and do not.
+//! - Without `e2e` and `last_token`, `tpot` gives `e2e = ttft + (output_tokens - 1) · tpot`. With
+//!   one of them, `tpot` is only compared: if it differs by more than 1 % in some rows, the note
+//!   `tpot-differs` says in how many (some tools divide by N, not by N − 1).
+//! - A count is a whole number from 0 to 2^53; `12.0` is 12.
+//! - Without a column for `id`, requests are named by their line.
+//!
+//! # Outcomes
+//!
+//! Case does not matter; a space or hyphen is read as an underscore.
+//!
+//! | outcome | words |
+//! |---|---|
+//! | completed | `completed`, `complete`, `ok`, `success`, `successful`, `succeeded`, `done`, `finished`, `true`, `yes`, `stop`, `length`, 200–299 |
+//! | failed | `failed`, `fail`, `failure`, `error`, `errored`, `false`, `no`, 400–599 but for those below |
+//! | rejected | `rejected`, `refused`, `throttled`, `rate_limited`, 429 |
+//! | timed_out | `timed_out`, `timeout`, `deadline_exceeded`, 408, 504 |
+//! | cancelled | `cancelled`, `canceled`, `abort`, `aborted`, 499 |
+//! | cut_off | `cut_off`, `incomplete`, `in_flight`, `unfinished` |
+//!
+//! Any other word is an error, 0 and 1 too: they mean success in one log and failure in another.
+//! Without an outcome (no column, or an empty cell), a row with a time of an output is completed,
+//! and the note `outcome-implied` says how many were; a row without one is an error, since it may
+//! have failed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
+
+use metrics_core::timeline::{LARGEST_TOKENS, TimelineFields};
+use metrics_core::{Instant, Outcome, RequestTimeline};
+use serde_json::value::RawValue;
+
+use crate::columns::{ColumnMap, Field, Target, TimeUnit, valid_fields};
+use crate::detect::{Format, Options, Reader};
+use crate::error::{IoError, Place, Result, Spot, input_of, listed, shown};
+use crate::input::{Head, Input, Lines};
+use crate::json::{self, COUNT};
+use crate::rows::{Ids, Row, implied_outcome, outcome_names};
+use crate::run::{Clock, Run};
+
+/// The reader of JSON lines.
+#[derive(Clone, Copy, Debug)]
+pub struct GenericJsonl;
+
+impl Reader for GenericJsonl {
+    fn format(&self) -> Format {
+        Format::GenericJsonl
+    }
+
+    fn recognizes(&self, head: &Head, options: &Options) -> bool {
+        head.is_json_object() && (!options.map.is_empty() || any_telling(&head.keys))
+    }
+
+    fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>> {
+        let name = input.name.clone();
+        collect(&name, JsonRows::new(input, &options.map))
+    }
+}
+
+/// The reader of CSV.
+#[derive(Clone, Copy, Debug)]
+pub struct GenericCsv;
+
+impl Reader for GenericCsv {
+    fn format(&self) -> Format {
+        Format::GenericCsv
+    }
+
+    fn recognizes(&self, head: &Head, options: &Options) -> bool {
+        if head.text.trim_start().starts_with(['{', '[']) {
+            return false;
+        }
+        let cells = header_cells(head.first_line());
+        any_telling(&cells) || (!options.map.is_empty() && !cells.is_empty())
+    }
+
+    fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>> {
+        let name = input.name.clone();
+        collect(&name, CsvRows::new(input, &options.map)?)
+    }
+}
+
+/// Whether some name alone says that this is a request log.
+fn any_telling(names: &[String]) -> bool {
+    names.iter().any(|n| Target::named(n).is_some_and(Target::is_telling))
+}
+
+/// The columns of a file that could be a request log.
+pub(crate) fn columns_of(head: &Head) -> Option<Vec<String>> {
+    if head.is_json_object() {
+        return Some(head.keys.clone());
+    }
+    let cells = header_cells(head.first_line());
+    (1 < cells.len() && !head.text.trim_start().starts_with('[')).then_some(cells)
+}
+
+/// Whichever of comma, semicolon and tab stands most often in the header, outside quotes.
+fn delimiter_of(header: &str) -> u8 {
+    let count = |delimiter: u8| {
+        let mut quoted = false;
+        let outside = header.bytes().filter(|&b| {
+            quoted ^= b == b'"';
+            b == delimiter && !quoted
+        });
+        outside.count()
+    };
+    [b',', b';', b'\t'].into_iter().rev().max_by_key(|&d| count(d)).unwrap_or(b',')
+}
+
+/// The cells of a header line.
+fn header_cells(line: &str) -> Vec<String> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .delimiter(delimiter_of(line))
+        .from_reader(line.as_bytes());
+    let record = reader.records().next().and_then(std::result::Result::ok).unwrap_or_default();
+    record.iter().map(|c| c.trim().to_owned()).collect()
+}
+
+/// One value of a row.
+enum Cell<'a> {
+    /// Text without a type, as CSV has it; empty is unknown.
+    Bare(Cow<'a, str>),
+    /// A JSON value.
+    Json(&'a RawValue),
+}
+
+impl Cell<'_> {
+    fn is_unknown(&self) -> bool {
+        match self {
+            Self::Bare(text) => text.is_empty(),
+            Self::Json(value) => value.get() == "null",
+        }
+    }
+
+    /// The text of a number, if it can be one.
+    fn number(&self) -> Option<&str> {
+        let text = match self {
+            Self::Bare(text) => text.as_ref(),
+            Self::Json(value) => value.get(),
+        };
+        let numeric = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
+        (text.bytes().all(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite)).then_some(text)
+    }
+
+    /// A word: text, a number or a truth value.
+    fn word(&self) -> Option<String> {
+        match self {
+            Self::Bare(text) => Some(text.to_string()),
+            Self::Json(value) => match value.get().as_bytes().first() {
+                Some(b'"') => serde_json::from_str(value.get()).ok(),
+                Some(b'{' | b'[') => None,
+                _ => Some(value.get().to_owned()),
+            },
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Bare(text) => format!("`{}`", shown(text)),
+            Self::Json(value) => json::raw(value),
+        }
+    }
+}
+
+/// Which column of the file holds a field.
+#[derive(Clone, Debug)]
+struct Slot {
+    target: Target,
+    column: String,
+}
+
+/// The mapped columns, by field.
+#[derive(Clone, Debug, Default)]
+struct Slots([Option<Slot>; Field::ALL.len()]);
+
+impl Slots {
+    fn get(&self, field: Field) -> Option<&Slot> {
+        self.0[field.slot()].as_ref()
+    }
+
+    /// The column of the first of these fields that is mapped.
+    fn column(&self, fields: &[Field]) -> Option<&str> {
+        fields.iter().find_map(|&f| self.get(f)).map(|s| s.column.as_str())
+    }
+
+    /// The column that holds the value which breaks a rule.
+    fn key_of(&self, error: &metrics_core::Error) -> Option<&str> {
+        match input_of(error)? {
+            "arrival" => self.column(&[Field::Arrival]),
+            "sent" => self.column(&[Field::Sent]),
+            "scheduled" => self.column(&[Field::Scheduled]),
+            "first_token" | "ttft" => self.column(&[Field::FirstToken, Field::Ttft]),
+            "last_token" | "e2e" => self.column(&[Field::LastToken, Field::E2e, Field::Tpot]),
+            "tpot" => self.column(&[Field::Tpot]),
+            "input_tokens" => self.column(&[Field::InputTokens]),
+            "output_tokens" => self.column(&[Field::OutputTokens]),
+            _ => None,
+        }
+    }
+}
+
+/// What was decided over all rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decided {
+    /// Requests whose outcome was not in the file.
+    pub implied: u64,
+    /// Requests whose end was computed from TPOT.
+    pub from_tpot: u64,
+    /// Requests whose TPOT in the file is more than 1 % off the one from their times.
+    pub tpot_differs: u64,
+}
+
+/// A time of a file: exact if it has no digit below the picosecond.
+fn time(text: &str, unit: TimeUnit) -> Option<Instant> {
+    exact(text, unit).map(Instant::Picoseconds).or_else(|| {
+        let x: f64 = text.parse().ok()?;
+        Some(Instant::Seconds(x / unit.per_second()))
+    })
+}
+
+/// Whole picoseconds, if the text is a plain decimal number that is one.
+fn exact(text: &str, unit: TimeUnit) -> Option<u128> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let plain = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    let places = unit.places();
+    let fraction = fraction.trim_end_matches('0');
+    if whole.is_empty() || !plain(whole) || !plain(fraction) || places < fraction.len() {
+        return None;
+    }
+    let scale = 10_u128.pow(u32::try_from(places).ok()?);
+    let rest = 10_u128.pow(u32::try_from(places - fraction.len()).ok()?);
+    let below = if fraction.is_empty() { 0 } else { fraction.parse::<u128>().ok()? * rest };
+    whole.parse::<u128>().ok()?.checked_mul(scale)?.checked_add(below)
+}
+
+/// The outcome that a word means.
+fn outcome(word: &str) -> Option<Outcome> {
+    let word = word.trim().to_ascii_lowercase().replace([' ', '-'], "_");
+    if let Ok(status) = word.parse::<u16>() {
+        return match status {
+            200..=299 => Some(Outcome::Completed),
+            408 | 504 => Some(Outcome::TimedOut),
+            429 => Some(Outcome::Rejected),
+            499 => Some(Outcome::Cancelled),
+            400..=599 => Some(Outcome::Failed),
+            _ => None,
+        };
+    }
+    match word.as_str() {
+        "completed" | "complete" | "ok" | "success" | "successful" | "succeeded" | "done"
+        | "finished" | "true" | "yes" | "stop" | "length" => Some(Outcome::Completed),
+        "failed" | "fail" | "failure" | "error" | "errored" | "false" | "no" => {
+            Some(Outcome::Failed)
+        }
+        "rejected" | "refused" | "throttled" | "rate_limited" => Some(Outcome::Rejected),
+        "timed_out" | "timeout" | "deadline_exceeded" => Some(Outcome::TimedOut),
+        "cancelled" | "canceled" | "abort" | "aborted" => Some(Outcome::Cancelled),
+        "cut_off" | "incomplete" | "in_flight" | "unfinished" => Some(Outcome::CutOff),
+        _ => None,
+    }
+}
+
+/// What an outcome should be.
+fn outcome_words() -> String {
+    format!("an outcome such as {}, or an HTTP status; 0 and 1 are ambiguous", outcome_names())
+}
+
+/// A row's values by field.
+type Cells<'a> = [Option<Cell<'a>>; Field::ALL.len()];
+
+/// One row on its way to a timeline.
+struct RowReader<'a> {
+    row: Spot<'a>,
+    slots: &'a Slots,
+    cells: &'a Cells<'a>,
+}
+
+impl RowReader<'_> {
+    /// The known value of a field.
+    fn cell(&self, field: Field) -> Option<(&Slot, &Cell<'_>)> {
+        let slot = self.slots.get(field)?;
+        let cell = self.cells[field.slot()].as_ref().filter(|c| !c.is_unknown())?;
+        Some((slot, cell))
+    }
+
+    fn wrong(&self, slot: &Slot, cell: &Cell<'_>, expected: impl Into<String>) -> IoError {
+        IoError::Value {
+            at: self.row.key(&slot.column).place(),
+            found: cell.shown(),
+            expected: expected.into(),
+        }
+    }
+
+    fn time(&self, field: Field) -> Result<Option<Instant>> {
+        let Some((slot, cell)) = self.cell(field) else { return Ok(None) };
+        let time = cell.number().and_then(|text| time(text, slot.target.unit));
+        time.map(Some).ok_or_else(|| {
+            let unit = slot.target.unit.name();
+            self.wrong(slot, cell, format!("a number of {unit}, or nothing for unknown"))
+        })
+    }
+
+    fn seconds(&self, field: Field) -> Result<Option<f64>> {
+        Ok(self.time(field)?.map(Instant::seconds))
+    }
+
+    fn count(&self, field: Field) -> Result<Option<u64>> {
+        let Some((slot, cell)) = self.cell(field) else { return Ok(None) };
+        let count = cell.number().and_then(|text| {
+            let whole = text.parse::<u64>().ok().filter(|&n| n <= LARGEST_TOKENS);
+            whole.or_else(|| json::whole(text.parse().ok()?))
+        });
+        count.map(Some).ok_or_else(|| self.wrong(slot, cell, COUNT))
+    }
+
+    fn outcome(&self) -> Result<Option<Outcome>> {
+        let Some((slot, cell)) = self.cell(Field::Outcome) else { return Ok(None) };
+        let known = cell.word().and_then(|w| outcome(&w));
+        known.map(Some).ok_or_else(|| self.wrong(slot, cell, outcome_words()))
+    }
+
+    fn id(&self, line: u64) -> Result<String> {
+        let Some((slot, cell)) = self.cell(Field::Id) else {
+            if let Some(slot) = self.slots.get(Field::Id) {
+                let at = self.row.key(&slot.column).place();
+                let found = "nothing".to_owned();
+                return Err(IoError::Value {
+                    at,
+                    found,
+                    expected: "the request's name".to_owned(),
+                });
+            }
+            return Ok(line.to_string());
+        };
+        cell.word().ok_or_else(|| self.wrong(slot, cell, "a text or a number"))
+    }
+
+    fn broken(&self, source: metrics_core::Error) -> IoError {
+        let at = Spot { key: self.slots.key_of(&source), ..self.row }.place();
+        IoError::Request { at, source }
+    }
+
+    /// The timeline of the row.
+    fn timeline(&self, line: u64, decided: &mut Decided) -> Result<RequestTimeline> {
+        let mut f = TimelineFields {
+            id: self.id(line)?,
+            arrival: self.time(Field::Arrival)?,
+            sent: self.time(Field::Sent)?,
+            scheduled: self.time(Field::Scheduled)?,
+            first_token: self.time(Field::FirstToken)?,
+            last_token: self.time(Field::LastToken)?,
+            ttft: self.seconds(Field::Ttft)?,
+            e2e: self.seconds(Field::E2e)?,
+            input_tokens: self.count(Field::InputTokens)?,
+            output_tokens: self.count(Field::OutputTokens)?,
+            ..TimelineFields::default()
+        };
+        let tpot = self.seconds(Field::Tpot)?;
+        let given = self.outcome()?;
+        f.outcome = given.or_else(|| implied_outcome(&f)).ok_or_else(|| IoError::Value {
+            at: Spot { key: self.slots.column(&[Field::Outcome]), ..self.row }.place(),
+            found: "a request with neither an outcome nor a time of an output".to_owned(),
+            expected: format!("one of them; outcomes are {}", outcome_names()),
+        })?;
+        decided.implied += u64::from(given.is_none());
+        if let Some(tpot) = tpot
+            && f.outcome == Outcome::Completed
+            && f.e2e.is_none()
+            && f.last_token.is_none()
+        {
+            f.e2e = Some(self.end_from_tpot(&f, tpot)?);
+            decided.from_tpot += 1;
+            return RequestTimeline::new(f).map_err(|e| self.broken(e));
+        }
+        let timeline = RequestTimeline::new(f).map_err(|e| self.broken(e))?;
+        if let (Some(given), Some(m)) = (tpot, timeline.metrics()) {
+            let own = m.tpot.get();
+            decided.tpot_differs += u64::from(0.01 * own.max(given) < (given - own).abs());
+        }
+        Ok(timeline)
+    }
+
+    /// `ttft + (output_tokens - 1) · tpot`, from arrival.
+    fn end_from_tpot(&self, f: &TimelineFields, tpot: f64) -> Result<f64> {
+        use metrics_core::Error;
+        const NEEDED_FOR: &str = "the end is ttft + (output_tokens - 1) · tpot";
+        let missing = |input| self.broken(Error::Missing { input, needed_for: NEEDED_FOR });
+        let ttft = match (f.ttft, f.first_token, f.arrival) {
+            (Some(ttft), _, _) => ttft,
+            (None, Some(first), Some(arrival)) => {
+                first.since("first_token", arrival, "arrival").map_err(|e| self.broken(e))?.get()
+            }
+            _ => return Err(missing("ttft")),
+        };
+        let n = f.output_tokens.ok_or_else(|| missing("output_tokens"))?;
+        let gaps = n.saturating_sub(1) as f64;
+        metrics_core::error::at_least("tpot", tpot, 0.0).map_err(|e| self.broken(e))?;
+        Ok(ttft + gaps * tpot)
+    }
+}
+
+/// Rows that can say afterwards what was decided.
+trait Source: Iterator<Item = Result<Row>> {
+    fn decided(&self) -> Decided;
+    fn slots(&self) -> &Slots;
+    /// An error if the map does not fit the file.
+    fn finish(&self) -> Result<()>;
+}
+
+/// Reads all rows into one run.
+fn collect(name: &str, mut rows: impl Source) -> Result<Vec<Run>> {
+    let mut run = Run { line: 1, ..Run::default() };
+    let mut ids = Ids::default();
+    while let Some(row) = rows.next() {
+        let (line, timeline) = row?;
+        if let Some(id) = rows.slots().get(Field::Id) {
+            ids.check(name, &id.column, line, timeline.id())?;
+        }
+        run.timelines.push(timeline);
+    }
+    rows.finish()?;
+    if run.timelines.is_empty() {
+        let expected = "at least one request";
+        return Err(IoError::NoRequests { at: Box::new(Place::file(name)), expected });
+    }
+    describe(rows.decided(), rows.slots(), &mut run);
+    Ok(vec![run])
+}
+
+/// Says what was decided and what the file cannot give.
+fn describe(decided: Decided, slots: &Slots, run: &mut Run) {
+    let n = run.timelines.len();
+    if run.timelines.iter().any(|t| t.arrival().is_some()) {
+        run.clock = Clock::Unspecified;
+    }
+    if 0 < decided.implied {
+        let text = format!(
+            "{} of {n} requests have no outcome and are taken as completed: failures that the log \
+             does not mark count as completed",
+            decided.implied
+        );
+        run.note("outcome-implied", &["goodput", "attainment"], text);
+    }
+    if 0 < decided.from_tpot {
+        let text = format!(
+            "the end of {} requests is ttft + (output_tokens - 1) · tpot",
+            decided.from_tpot
+        );
+        run.note("e2e-from-tpot", &["e2e_latency", "tpot"], text);
+    }
+    if 0 < decided.tpot_differs {
+        let text = format!(
+            "in {} requests the file's TPOT is more than 1 % off (last - first) / (N - 1), which is \
+             used: the tool may divide by N or end elsewhere",
+            decided.tpot_differs
+        );
+        run.note("tpot-differs", &["tpot"], text);
+    }
+    let column = |fields: &[Field]| slots.column(fields).is_some();
+    if run.clock == Clock::Unknown {
+        run.lacks("arrivals, and with them concurrency over time", "map `arrival_s`");
+    }
+    if !column(&[Field::FirstToken, Field::Ttft]) {
+        run.lacks("ttft per request", "map `first_token_s` or `ttft_s`");
+    }
+    if !column(&[Field::LastToken, Field::E2e, Field::Tpot]) {
+        run.lacks("e2e latency and tpot per request", "map `last_token_s`, `e2e_s` or `tpot_s`");
+    }
+    if !column(&[Field::OutputTokens]) {
+        run.lacks("output tokens and tpot per request", "map `output_tokens`");
+    }
+    run.lacks("gaps between outputs", "our own timelines with `token_s`");
+    run.lacks("duration of the run", "our own timelines with `duration_s` in the header");
+}
+
+/// The bytes of a table, with a line end added at the end if there is none.
+struct Table {
+    inner: Box<dyn BufRead>,
+    last: u8,
+    /// Whether its end was seen.
+    ended: bool,
+}
+
+impl Read for Table {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(out)?;
+        if let Some([.., last]) = out.get(..n) {
+            self.last = *last;
+        } else if let Some(first) = out.first_mut()
+            && self.last != b'\n'
+        {
+            *first = b'\n';
+            self.last = b'\n';
+            return Ok(1);
+        }
+        self.ended |= n == 0;
+        Ok(n)
+    }
+}
+
+/// The requests of a CSV table, row by row, without holding the file.
+///
+/// Ids are not compared: who needs that keeps them.
+pub struct CsvRows {
+    name: String,
+    reader: csv::Reader<Table>,
+    record: csv::ByteRecord,
+    /// How many cells a row has.
+    width: usize,
+    slots: Slots,
+    /// Per field, the index of its column.
+    indexes: [Option<usize>; Field::ALL.len()],
+    /// What was decided so far.
+    pub decided: Decided,
+}
+
+impl CsvRows {
+    /// Reads the header and finds the mapped columns.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::MissingColumn`] for a mapped column that is not there, [`IoError::Repeated`] for
+    /// one that is there twice, [`IoError::MapTwice`] for two columns of one field,
+    /// [`IoError::NothingMapped`] if no column is a field.
+    pub fn new(input: Input, map: &ColumnMap) -> Result<Self> {
+        let name = &input.name.clone();
+        let delimiter = delimiter_of(input.head.first_line());
+        // A carriage return is dropped with the spaces around a cell. Were it a line end for the
+        // parser, as it is by default, lines would be counted one short.
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .terminator(csv::Terminator::Any(b'\n'))
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(Table { inner: input.into_reader(), last: b'\n', ended: false });
+        let mut record = csv::ByteRecord::new();
+        let line = loop {
+            match next_record(name, &mut reader, &mut record)? {
+                Some(_) if is_blank(&record) => {}
+                Some(line) => break line,
+                None => {
+                    let at = Box::new(Place::file(name));
+                    let expected = "a header and one request a row".to_owned();
+                    return Err(IoError::Empty { at, expected });
+                }
+            }
+        };
+        let mut columns = Vec::with_capacity(record.len());
+        for cell in &record {
+            columns.push(cell_text(Spot::line(name, line), cell)?.to_owned());
+        }
+        let map = if map.is_empty() { map_by_names(name, &columns)? } else { map.clone() };
+        let mut slots = Slots::default();
+        let mut indexes = [None; Field::ALL.len()];
+        for (target, column) in map.items() {
+            let mut places = columns.iter().enumerate().filter(|(_, c)| *c == column);
+            let Some((index, _)) = places.next() else {
+                let at = Box::new(Place::file(name).key(column.clone()));
+                return Err(IoError::MissingColumn { at, known: listed(&columns) });
+            };
+            if places.next().is_some() {
+                let at = Box::new(Place::line(name, 1).key(column.clone()));
+                return Err(IoError::Repeated { at });
+            }
+            indexes[target.field.slot()] = Some(index);
+            slots.0[target.field.slot()] = Some(Slot { target: *target, column: column.clone() });
+        }
+        let (name, width) = (name.clone(), columns.len());
+        Ok(Self { name, reader, record, width, slots, indexes, decided: Decided::default() })
+    }
+
+    fn next_row(&mut self) -> Result<Option<Row>> {
+        let line = loop {
+            let Some(line) = next_record(&self.name, &mut self.reader, &mut self.record)? else {
+                return Ok(None);
+            };
+            if self.width == 1 || !is_blank(&self.record) {
+                break line;
+            }
+        };
+        let spot = Spot::line(&self.name, line);
+        if self.record.len() != self.width {
+            let (found, expected) = (self.record.len() as u64, self.width as u64);
+            return Err(IoError::Ragged { at: spot.place(), found, expected });
+        }
+        let mut cells: Cells<'_> = std::array::from_fn(|_| None);
+        for (cell, index) in cells.iter_mut().zip(self.indexes) {
+            if let Some(bytes) = index.and_then(|i| self.record.get(i)) {
+                *cell = Some(Cell::Bare(Cow::Borrowed(cell_text(spot, bytes)?)));
+            }
+        }
+        let row = RowReader { row: spot, slots: &self.slots, cells: &cells };
+        let timeline = row.timeline(line, &mut self.decided)?;
+        Ok(Some((line, timeline)))
+    }
+}
+
+impl Iterator for CsvRows {
+    type Item = Result<(u64, RequestTimeline)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_row().transpose()
+    }
+}
+
+impl Source for CsvRows {
+    fn decided(&self) -> Decided {
+        self.decided
+    }
+    fn slots(&self) -> &Slots {
+        &self.slots
+    }
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The columns whose names are fields.
+fn map_by_names(name: &str, columns: &[String]) -> Result<ColumnMap> {
+    let mut map = ColumnMap::default();
+    let mut telling = false;
+    for column in columns {
+        if let Some(target) = Target::named(column) {
+            if map.items().iter().any(|(t, c)| *t == target && c == column) {
+                let at = Box::new(Place::line(name, 1).key(column.clone()));
+                return Err(IoError::Repeated { at });
+            }
+            map.add(target, column, column)?;
+            telling |= target.is_telling();
+        }
+    }
+    if telling { Ok(map) } else { Err(nothing_mapped(name, columns)) }
+}
+
+fn nothing_mapped(name: &str, columns: &[String]) -> IoError {
+    IoError::NothingMapped {
+        at: Box::new(Place::file(name)),
+        columns: listed(columns),
+        example: shown(columns.first().map_or("COLUMN", String::as_str)),
+        valid: valid_fields(),
+    }
+}
+
+/// A cell as text without the spaces around it.
+fn cell_text<'a>(spot: Spot<'_>, bytes: &'a [u8]) -> Result<&'a str> {
+    std::str::from_utf8(bytes).map(str::trim).map_err(|e| {
+        let offset = e.valid_up_to();
+        IoError::Encoding {
+            at: spot.place(),
+            offset: offset as u64,
+            found: format!("byte 0x{:02x} in a cell", bytes.get(offset).copied().unwrap_or(0)),
+        }
+    })
+}
+
+/// Reads the next record and says on which line it begins.
+fn next_record(
+    name: &str,
+    reader: &mut csv::Reader<Table>,
+    record: &mut csv::ByteRecord,
+) -> Result<Option<u64>> {
+    let more = reader.read_byte_record(record).map_err(|e| match e.kind() {
+        csv::ErrorKind::Io(e) => crate::input::unreadable(name, e),
+        _ => IoError::Unreadable { at: Box::new(Place::file(name)), reason: shown(&e.to_string()) },
+    })?;
+    if !more {
+        return Ok(None);
+    }
+    // The parser stands behind the record's line end, and has skipped empty lines before it.
+    let inside = record.as_slice().split(|&b| b == b'\n').count() as u64 - 1;
+    let end = reader.position().line();
+    // Every row ends in a line end: what ends with the file is a quote that was never closed.
+    if reader.get_ref().ended {
+        let at = Box::new(Place::line(name, end.saturating_sub(inside)));
+        return Err(IoError::Truncated { at, inside: "a quoted cell" });
+    }
+    let line = end.saturating_sub(1 + inside);
+    Ok(Some(line))
+}
+
+/// A line with nothing but spaces.
+fn is_blank(record: &csv::ByteRecord) -> bool {
+    record.len() == 1 && record.iter().all(|cell| cell.trim_ascii().is_empty())
+}
+
+/// The requests of JSON lines, line by line, without holding the file.
+///
+/// Ids are not compared: who needs that keeps them.
+pub struct JsonRows {
+    lines: Lines,
+    slots: Slots,
+    /// Per key that was seen, the fields that it holds.
+    fields: HashMap<String, Vec<Field>>,
+    /// The keys that were seen, in order.
+    keys: Vec<String>,
+    /// Whether fields are told by their names.
+    by_name: bool,
+    /// What was decided so far.
+    pub decided: Decided,
+}
+
+impl JsonRows {
+    /// Prepares to read; the map is compared with the keys as they come.
+    #[must_use]
+    pub fn new(input: Input, map: &ColumnMap) -> Self {
+        let mut slots = Slots::default();
+        for (target, column) in map.items() {
+            slots.0[target.field.slot()] = Some(Slot { target: *target, column: column.clone() });
+        }
+        Self {
+            lines: input.into_lines(),
+            slots,
+            fields: HashMap::new(),
+            keys: Vec::new(),
+            by_name: map.is_empty(),
+            decided: Decided::default(),
+        }
+    }
+
+    fn next_row(&mut self) -> Result<Option<Row>> {
+        let (name, next) = self.lines.next_named()?;
+        let Some((line, text)) = next else { return Ok(None) };
+        let spot = Spot::line(name, line);
+        let object = json::object(name, line, text)?;
+        let mut cells: Cells<'_> = std::array::from_fn(|_| None);
+        for (key, value) in &object.0 {
+            if !self.fields.contains_key(key.as_ref()) {
+                let fields = fields_of_key(&mut self.slots, self.by_name, key)?;
+                self.fields.insert(key.to_string(), fields);
+                self.keys.push(key.to_string());
+            }
+            for field in self.fields.get(key.as_ref()).into_iter().flatten() {
+                if cells[field.slot()].replace(Cell::Json(value)).is_some() {
+                    return Err(IoError::Repeated { at: spot.key(key).place() });
+                }
+            }
+        }
+        let row = RowReader { row: spot, slots: &self.slots, cells: &cells };
+        let timeline = row.timeline(line, &mut self.decided);
+        // A row in which no key is a field says more about the map than about the row.
+        if timeline.is_err() && cells.iter().all(Option::is_none) {
+            check_map(name, &self.slots, &self.fields, &self.keys)?;
+        }
+        Ok(Some((line, timeline?)))
+    }
+}
+
+/// The fields that a key holds, which may be found only now by its name.
+fn fields_of_key(slots: &mut Slots, by_name: bool, key: &str) -> Result<Vec<Field>> {
+    if !by_name {
+        let held = slots.0.iter().flatten().filter(|s| s.column == key);
+        return Ok(held.map(|s| s.target.field).collect());
+    }
+    let Some(target) = Target::named(key) else { return Ok(Vec::new()) };
+    let slot = &mut slots.0[target.field.slot()];
+    if let Some(other) = slot {
+        return Err(IoError::MapTwice {
+            item: shown(key),
+            field: target.field.name(),
+            column: shown(&other.column),
+        });
+    }
+    *slot = Some(Slot { target, column: key.to_owned() });
+    Ok(vec![target.field])
+}
+
+impl Iterator for JsonRows {
+    type Item = Result<(u64, RequestTimeline)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_row().transpose()
+    }
+}
+
+impl Source for JsonRows {
+    fn decided(&self) -> Decided {
+        self.decided
+    }
+    fn slots(&self) -> &Slots {
+        &self.slots
+    }
+    fn finish(&self) -> Result<()> {
+        check_map(self.lines.name(), &self.slots, &self.fields, &self.keys)
+    }
+}
+
+/// Whether the map fits the keys that were seen.
+fn check_map(
+    name: &str,
+    slots: &Slots,
+    fields: &HashMap<String, Vec<Field>>,
+    keys: &[String],
+) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let slots = || slots.0.iter().flatten();
+    if !slots().any(|s| s.target.is_telling()) {
+        return Err(nothing_mapped(name, keys));
+    }
+    match slots().find(|s| !fields.contains_key(&s.column)) {
+        Some(slot) => Err(IoError::MissingColumn {
+            at: Box::new(Place::file(name).key(slot.column.clone())),
+            known: listed(keys),
+        }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,248 @@
+//! Bytes of a file: unpacked, without byte order mark, looked at before they are read.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use crate::error::{IoError, Place, Result};
+use crate::json;
+
+/// How much of a file is looked at to tell its format.
+const HEAD: usize = 1 << 16;
+
+/// A file's content, unpacked, with its beginning looked at.
+pub struct Input {
+    /// The file's name as the user gave it.
+    pub name: String,
+    /// How it was packed, if it was: `gzip` or `zstd`.
+    pub compression: Option<&'static str>,
+    /// Its beginning.
+    pub head: Head,
+    reader: Box<dyn BufRead>,
+}
+
+/// The beginning of a file: at most 64 KiB.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// The text, cut at a character.
+    pub text: String,
+    /// Whether it is the whole file.
+    pub whole: bool,
+    /// The keys of the first JSON object, if the file begins with one; of its outermost level, and
+    /// only those within the head.
+    pub keys: Vec<String>,
+}
+
+impl Head {
+    /// Whether the file begins with a JSON object.
+    #[must_use]
+    pub fn is_json_object(&self) -> bool {
+        self.text.trim_start().starts_with('{')
+    }
+
+    /// Whether the first JSON object has that key.
+    #[must_use]
+    pub fn has_key(&self, key: &str) -> bool {
+        self.keys.iter().any(|k| k == key)
+    }
+
+    /// The first line that is not blank.
+    #[must_use]
+    pub fn first_line(&self) -> &str {
+        self.text.lines().find(|l| !l.trim().is_empty()).unwrap_or("")
+    }
+}
+
+impl Input {
+    /// Unpacks `reader` if its first bytes say so, and looks at the beginning.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unreadable`], [`IoError::Compression`], [`IoError::Empty`] or
+    /// [`IoError::Encoding`] for content that is no UTF-8 text.
+    pub fn new(name: &str, reader: impl Read + 'static) -> Result<Self> {
+        let mut packed: Box<dyn BufRead> = Box::new(BufReader::new(reader));
+        let magic = peek(name, &mut packed, 4)?;
+        let (compression, mut reader): (_, Box<dyn BufRead>) = if magic.starts_with(&[0x1f, 0x8b]) {
+            let unpacked = flate2::bufread::MultiGzDecoder::new(packed);
+            (Some("gzip"), Box::new(BufReader::new(unpacked)))
+        } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            (Some("zstd"), unpack_zstd(name, packed)?)
+        } else {
+            (None, packed)
+        };
+        let mut bytes = peek(name, &mut reader, HEAD)?;
+        let whole = bytes.len() < HEAD;
+        if bytes.is_empty() {
+            return Err(IoError::Empty {
+                at: Box::new(Place::file(name)),
+                expected: "benchmark results or a request log".to_owned(),
+            });
+        }
+        if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
+            bytes.drain(..3);
+            let mut mark = [0; 3];
+            reader.read_exact(&mut mark).map_err(|e| unreadable(name, &e))?;
+        }
+        let text = text_of(name, bytes, whole)?;
+        let keys = json::outer_keys(text.as_bytes());
+        let head = Head { text, whole, keys };
+        Ok(Self { name: name.to_owned(), compression, head, reader })
+    }
+
+    /// All bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unreadable`] or [`IoError::Encoding`].
+    pub fn into_text(mut self) -> Result<String> {
+        let mut bytes = Vec::new();
+        self.reader.read_to_end(&mut bytes).map_err(|e| unreadable(&self.name, &e))?;
+        text_of(&self.name, bytes, true)
+    }
+
+    /// The content line by line.
+    #[must_use]
+    pub fn into_lines(self) -> Lines {
+        Lines { name: self.name, reader: self.reader, buffer: Vec::new(), line: 0 }
+    }
+
+    /// The content as a stream.
+    #[must_use]
+    pub fn into_reader(self) -> Box<dyn BufRead> {
+        self.reader
+    }
+}
+
+#[cfg(feature = "zstd")]
+fn unpack_zstd(name: &str, packed: Box<dyn BufRead>) -> Result<Box<dyn BufRead>> {
+    let unpacked =
+        zstd::stream::read::Decoder::with_buffer(packed).map_err(|e| unreadable(name, &e))?;
+    Ok(Box::new(BufReader::new(unpacked)))
+}
+
+#[cfg(not(feature = "zstd"))]
+fn unpack_zstd(name: &str, _: Box<dyn BufRead>) -> Result<Box<dyn BufRead>> {
+    Err(IoError::Compression {
+        at: Box::new(Place::file(name)),
+        found: "is compressed with zstd, which this build cannot unpack".to_owned(),
+        expected: "a plain or gzip file, or a build with the feature `zstd`".to_owned(),
+    })
+}
+
+/// What the system says about a read that failed.
+pub(crate) fn unreadable(name: &str, e: &io::Error) -> IoError {
+    IoError::Unreadable {
+        at: Box::new(Place::file(name)),
+        reason: match e.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                "the compressed data end too early: is the file truncated?".to_owned()
+            }
+            _ => e.to_string(),
+        },
+    }
+}
+
+/// Up to `n` first bytes of a stream, which stay in it.
+fn peek(name: &str, reader: &mut Box<dyn BufRead>, n: usize) -> Result<Vec<u8>> {
+    let mut head = Vec::new();
+    reader.by_ref().take(n as u64).read_to_end(&mut head).map_err(|e| unreadable(name, &e))?;
+    let rest = std::mem::replace(reader, Box::new(io::empty()));
+    *reader = Box::new(io::Cursor::new(head.clone()).chain(rest));
+    Ok(head)
+}
+
+/// The bytes as text; what is cut in the middle of a character at the end is left out.
+fn text_of(name: &str, bytes: Vec<u8>, whole: bool) -> Result<String> {
+    let wrong = |offset: usize, found: &str| {
+        Err(IoError::Encoding {
+            at: Box::new(Place::file(name)),
+            offset: offset as u64,
+            found: found.to_owned(),
+        })
+    };
+    for (magic, found) in [
+        (&[0xff, 0xfe][..], "a UTF-16 byte order mark"),
+        (&[0xfe, 0xff], "a UTF-16 byte order mark"),
+        (b"PAR1", "a Parquet file"),
+        (b"PK\x03\x04", "a zip archive"),
+    ] {
+        if bytes.starts_with(magic) {
+            return wrong(0, found);
+        }
+    }
+    if let Some(at) = bytes.iter().position(|&b| b == 0) {
+        return wrong(at, "a zero byte, as in a binary file");
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(e) => {
+            let error = e.utf8_error();
+            let good = error.valid_up_to();
+            let mut bytes = e.into_bytes();
+            if error.error_len().is_none() && !whole {
+                bytes.truncate(good);
+                return Ok(String::from_utf8(bytes).unwrap_or_default());
+            }
+            wrong(good, &format!("byte 0x{:02x}", bytes.get(good).copied().unwrap_or(0)))
+        }
+    }
+}
+
+/// The lines of a file, with their numbers.
+pub struct Lines {
+    name: String,
+    reader: Box<dyn BufRead>,
+    buffer: Vec<u8>,
+    line: u64,
+}
+
+impl Lines {
+    /// The file's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next line that is not blank, without its end, and its number from 1.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unreadable`] or [`IoError::Encoding`].
+    pub fn next_line(&mut self) -> Result<Option<(u64, &str)>> {
+        Ok(self.next_named()?.1)
+    }
+
+    /// The same with the file's name, so that both can be borrowed together.
+    pub(crate) fn next_named(&mut self) -> Result<(&str, Option<(u64, &str)>)> {
+        loop {
+            self.buffer.clear();
+            let n = self
+                .reader
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(|e| unreadable(&self.name, &e))?;
+            if n == 0 {
+                return Ok((&self.name, None));
+            }
+            self.line += 1;
+            if !self.buffer.iter().all(u8::is_ascii_whitespace) {
+                break;
+            }
+        }
+        if self.buffer.last() == Some(&b'\n') {
+            self.buffer.pop();
+        }
+        if self.buffer.last() == Some(&b'\r') {
+            self.buffer.pop();
+        }
+        match std::str::from_utf8(&self.buffer) {
+            Ok(text) => Ok((&self.name, Some((self.line, text)))),
+            Err(e) => {
+                let offset = e.valid_up_to();
+                Err(IoError::Encoding {
+                    at: Box::new(Place::line(&self.name, self.line)),
+                    offset: offset as u64,
+                    found: format!("byte 0x{:02x}", self.buffer.get(offset).copied().unwrap_or(0)),
+                })
+            }
+        }
+    }
+}
