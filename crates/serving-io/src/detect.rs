@@ -7,6 +7,7 @@
 //!
 //! | name | content | told by |
 //! |---|---|---|
+//! | `vllm` | [result of `vllm bench serve`](crate::vllm) | a JSON object with `model_id` and `num_prompts` |
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
 //! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
@@ -22,11 +23,14 @@ use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::input::{Head, Input, unreadable};
 use crate::run::Run;
 use crate::timeline::Timelines;
+use crate::vllm::Vllm;
 
 /// A format that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
+    /// Result of `vllm bench serve`.
+    Vllm,
     /// Our own timelines, one JSON object a line.
     Timeline,
     /// A log with one JSON object a line.
@@ -37,12 +41,13 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 3] = [Self::Timeline, Self::GenericJsonl, Self::GenericCsv];
+    pub const ALL: [Self; 4] = [Self::Vllm, Self::Timeline, Self::GenericJsonl, Self::GenericCsv];
 
     /// The name that selects it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Vllm => "vllm",
             Self::Timeline => "goodput",
             Self::GenericJsonl => "jsonl",
             Self::GenericCsv => "csv",
@@ -53,6 +58,7 @@ impl Format {
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
+            Self::Vllm => "vllm bench serve result",
             Self::Timeline => "goodput timelines",
             Self::GenericJsonl => "JSON lines",
             Self::GenericCsv => "CSV",
@@ -110,7 +116,7 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub static READERS: &[&dyn Reader] = &[&Timelines, &GenericJsonl, &GenericCsv];
+pub static READERS: &[&dyn Reader] = &[&Vllm, &Timelines, &GenericJsonl, &GenericCsv];
 
 /// Reads a file by its path.
 ///

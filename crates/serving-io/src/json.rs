@@ -227,6 +227,16 @@ pub(crate) fn whole(x: f64) -> Option<u64> {
     n
 }
 
+/// A number as it may stand in a message.
+pub(crate) fn number(x: f64) -> String {
+    if x.abs() < 1e15 { x.to_string() } else { format!("{x:e}") }
+}
+
+/// A text as it may stand in a message.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", shown(text))
+}
+
 /// What a count should be.
 pub(crate) const COUNT: &str = "a whole number from 0 to 2^53";
 

@@ -16,6 +16,7 @@
 //! ```
 //!
 //! - [`detect`]: the way in, and how a format is told
+//! - [`vllm`]: results of `vllm bench serve`
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 
@@ -28,6 +29,7 @@ mod json;
 mod rows;
 pub mod run;
 pub mod timeline;
+pub mod vllm;
 
 pub use columns::ColumnMap;
 pub use detect::{Format, Options, ReadFile, Reader, read, read_path};

@@ -180,6 +180,11 @@ impl Stated {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Adds a figure.
+    pub(crate) fn push(&mut self, name: String, value: f64) {
+        self.0.push((name, value));
+    }
 }
 
 /// Further values per request, for grouping and for findings.
