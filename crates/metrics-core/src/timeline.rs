@@ -92,10 +92,15 @@ impl Instant {
         earlier: Self,
         earlier_name: &'static str,
     ) -> Result<Seconds> {
-        if let (Self::Picoseconds(b), Self::Picoseconds(a)) = (self, earlier)
-            && a <= b
-        {
-            return Seconds::named(name, (b - a) as f64 / PICOSECONDS);
+        if let (Self::Picoseconds(b), Self::Picoseconds(a)) = (self, earlier) {
+            // In seconds, two large stamps in the wrong order can round to the same number.
+            let gap = b.checked_sub(a).ok_or(Error::Order {
+                later: name,
+                later_value: self.seconds(),
+                earlier: earlier_name,
+                earlier_value: earlier.seconds(),
+            })?;
+            return Seconds::named(name, gap as f64 / PICOSECONDS);
         }
         let later = Seconds::named(name, self.seconds())?;
         let earlier = Seconds::named(earlier_name, earlier.seconds())?;

@@ -55,6 +55,14 @@ fn whole_picoseconds_are_exact_beyond_two_to_the_53() {
     assert_eq!(t.e2e_latency(), Seconds::new(3e-12).ok());
 }
 
+/// The wrong order by one picosecond is an error, although both are one number in seconds.
+#[test]
+fn whole_picoseconds_in_the_wrong_order_are_refused() {
+    let line = r#"{"id": 7, "arrival_ps": "9007199254740993000", "first_token_ps": "9007199254740992999"}"#;
+    let error = bytes(line, &Options::default()).unwrap_err();
+    assert_eq!(error.place().unwrap().key.as_deref(), Some("first_token_ps"));
+}
+
 #[test]
 fn the_header_says_when_and_how_long() {
     let header = r#"{"schema_version": 1, "kind": "goodput-timelines", "epoch_s": 1700000000.5, "duration_ps": "2500000000000", "tool": "goodput sim"}"#;
