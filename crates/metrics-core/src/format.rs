@@ -67,6 +67,18 @@ pub fn time(t: Seconds) -> String {
     }
 }
 
+/// A long duration, such as that of a run: seconds with two decimals from 1 s on.
+#[must_use]
+pub fn duration(t: Seconds) -> String {
+    if 1.0 <= t.number() { format!("{} s", fixed(t.number(), 2)) } else { time(t) }
+}
+
+/// A number of things in words: `1 request`, `2 requests`.
+#[must_use]
+pub fn things(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
+
 /// A rate with two decimals, or three significant digits where two decimals would hide it.
 #[must_use]
 pub fn rate(per_second: f64) -> String {

@@ -72,6 +72,14 @@ pub enum NoInterval {
         /// How many are needed.
         needed: f64,
     },
+    /// The run is so short that correlation in it could not show.
+    #[error("samples are too few to show whether neighbours are alike: {samples}, {needed} needed")]
+    TooFewToTell {
+        /// How many samples the run has.
+        samples: u64,
+        /// How many are needed.
+        needed: u64,
+    },
     /// Even the longest blocks follow their neighbours: the run drifts, or is too short.
     #[error(
         "the run drifts or is too short: {blocks} blocks are still correlated, \
@@ -632,6 +640,10 @@ fn products(deviations: &[f64], lag: usize) -> f64 {
 /// 2,000 M/M/1 waits at ρ = 0.9, worth about 20 samples, pass by luck once in a thousand times.
 pub const EFFECTIVE_MIN: f64 = 100.0;
 
+/// Fewest samples of a run whose correlation is tested at all: among fewer, even strong
+/// correlation passes the test more often than not, and the run would be taken as independent.
+pub const TESTABLE_MIN: u64 = 20;
+
 /// Fewest effective samples beyond a percentile, on its scarcer side, for its interval.
 ///
 /// With fewer, whether the run saw an extreme spell decides both the percentile and its apparent
@@ -672,6 +684,14 @@ pub struct Run<'a> {
     summary: &'a Summary,
     effective: f64,
     correlated: bool,
+}
+
+/// Whether a run is long enough for its correlation to show.
+fn testable(samples: u64) -> Result<()> {
+    if samples < TESTABLE_MIN {
+        return Err(NoInterval::TooFewToTell { samples, needed: TESTABLE_MIN });
+    }
+    Ok(())
 }
 
 impl<'a> Run<'a> {
@@ -716,8 +736,10 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     ///
-    /// As [`mean_independent`] and [`Run::mean_by_blocks`].
+    /// [`NoInterval::TooFewToTell`] below [`TESTABLE_MIN`] samples; as [`mean_independent`] and
+    /// [`Run::mean_by_blocks`].
     pub fn mean(&self, confidence: Confidence) -> Result<Interval> {
+        testable(self.summary.n())?;
         if self.correlated {
             self.mean_by_blocks(confidence)
         } else {
@@ -730,8 +752,10 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     ///
-    /// As [`percentile_independent`] and [`Run::percentile_by_blocks`].
+    /// [`NoInterval::TooFewToTell`] below [`TESTABLE_MIN`] samples; as [`percentile_independent`]
+    /// and [`Run::percentile_by_blocks`].
     pub fn percentile(&self, p: f64, confidence: Confidence) -> Result<Interval> {
+        testable(self.summary.n())?;
         if self.correlated {
             self.percentile_by_blocks(p, confidence)
         } else {
@@ -869,6 +893,7 @@ impl<'a> Run<'a> {
     pub fn proportion(&self, met: &[bool], confidence: Confidence) -> Result<Interval> {
         let (good, total) = (met.iter().filter(|&&m| m).count() as u64, met.len() as u64);
         let independent = proportion(good, total, confidence)?;
+        testable(total)?;
         let values: Vec<f64> = met.iter().map(|&m| f64::from(u8::from(m))).collect();
         // Two values rank like themselves.
         if !self.correlated && !is_correlated(&values) {

@@ -342,8 +342,8 @@ pub const E2E_FROM_TTFT_TPOT: Metric = Metric {
     path: "metrics_core::latency::e2e_from_ttft_tpot",
     source: Source { work: "formula walkthrough", section: "1.3" },
     note: text(
-        "It holds for each request and for means, never between percentiles.",
-        "它对每个请求和均值成立，对百分位数不成立。",
+        "It holds for each request; for means only if TPOT is weighted by the gaps; never between percentiles.",
+        "它对每个请求成立；对均值仅当 TPOT 按间隔数加权时成立；对百分位数不成立。",
     ),
     exported: &[],
 };

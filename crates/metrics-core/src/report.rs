@@ -63,7 +63,8 @@ pub struct Report {
 /// The distribution of one metric over requests or over gaps.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// Its name in files and keys: `ttft`, `tpot`, `itl`, `inter_chunk_gap`, `e2e`.
+    /// Its name in files and keys: `ttft`, `tpot`, `itl`, `inter_chunk_gap`, `e2e`, `queue_time`
+    /// (arrival to first scheduled), `send_delay` (arrival to sent).
     pub name: &'static str,
     /// Its unit.
     pub unit: Unit,
@@ -162,7 +163,8 @@ pub struct Goodput {
     pub finished: u64,
     /// Each limit alone.
     pub marginals: Vec<Marginal>,
-    /// Index in `marginals` of the limit that fewest finished requests meet; none if all meet it.
+    /// Index in `marginals` of the limit that fewest completed requests meet; none if all meet it,
+    /// if a latency is unknown, or if two are alike.
     pub binding: Option<usize>,
     /// Targets on attainment and percentiles, and whether they hold.
     pub targets: Vec<Target>,
@@ -318,6 +320,17 @@ fn latency(completed: &[&RequestTimeline], input: &Input<'_>) -> Vec<Distributio
         }
     }
     rows.push(row(Latency::E2e.name(), Unit::SECOND, of(Latency::E2e), 0));
+    let waits = |of: fn(&RequestTimeline) -> Option<Seconds>| {
+        completed.iter().filter_map(|t| of(t)).map(Seconds::get).collect::<Vec<f64>>()
+    };
+    for (name, values) in [
+        ("queue_time", waits(RequestTimeline::queue_time)),
+        ("send_delay", waits(RequestTimeline::send_delay)),
+    ] {
+        if !values.is_empty() {
+            rows.push(row(name, Unit::SECOND, values, 0));
+        }
+    }
     rows
 }
 
@@ -395,6 +408,12 @@ fn lengths(counts: &[u64]) -> Option<Lengths> {
 }
 
 impl Goodput {
+    /// Whether any objective judges single requests; percentile targets alone do not.
+    #[must_use]
+    pub fn has_limits(&self) -> bool {
+        !self.marginals.is_empty()
+    }
+
     fn new(
         input: &Input<'_>,
         completed: &[&RequestTimeline],
@@ -425,12 +444,14 @@ impl Goodput {
                 Marginal { limit, met, share }
             })
             .collect();
-        let binding = marginals
-            .iter()
-            .enumerate()
-            .filter(|(_, m)| m.met < completed_n)
-            .min_by_key(|(_, m)| m.met)
-            .map(|(i, _)| i);
+        let least = marginals.iter().map(|m| m.met).min().filter(|&met| met < completed_n);
+        let at_least: Vec<usize> = (0..marginals.len())
+            .filter(|&i| marginals.get(i).is_some_and(|m| Some(m.met) == least))
+            .collect();
+        let binding = match at_least.as_slice() {
+            &[i] if marginals.iter().all(|m| m.share.is_some()) => Some(i),
+            _ => None,
+        };
         let (attainment_interval, too_narrow) =
             match share_interval(input, |t| slo.judge(t) == Judgement::Good) {
                 _ if attainment.is_none() => (None, None),

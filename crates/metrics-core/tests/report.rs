@@ -57,9 +57,11 @@ fn each_ratio_has_its_own_base() {
     assert_eq!(g.tokens.unwrap().get(), 1.2); // 11 + 1 tokens in 10 s
     assert_eq!(r.throughput.requests.unwrap().get(), 0.4);
     assert_eq!(r.throughput.output_tokens, Some(34));
-    // Three meet each limit alone; the first of the two is named.
+    // Three meet each limit alone, so neither binds more than the other.
     assert_eq!(g.marginals.iter().map(|m| m.met).collect::<Vec<_>>(), [3, 3]);
-    assert_eq!(g.binding, Some(0));
+    assert_eq!(g.binding, None);
+    let stricter = report_in(&log, "ttft<50ms,tpot<20ms", Some(10.0)).goodput.unwrap();
+    assert_eq!((stricter.good, stricter.binding), (0, Some(0)));
     assert_eq!((r.sent(), r.ended(Outcome::Cancelled)), (8, 1));
     let tpot = r.latency.iter().find(|d| d.name == "tpot").unwrap();
     assert_eq!((tpot.figures.as_ref().unwrap().n, tpot.one_token_left_out), (3, 1));
