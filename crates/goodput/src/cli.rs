@@ -1,0 +1,81 @@
+//! The arguments.
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::output::Output;
+use crate::{explain, queue, report};
+
+/// Exit code for a wrong command line or an unreadable input.
+pub const USAGE: u8 = 2;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  fine
+  2  wrong command line, or an input that cannot be read";
+
+/// One set of books for LLM serving: exact metrics, goodput and queueing theory.
+///
+/// Throughput is not goodput: only requests that meet their SLO count.
+#[derive(Debug, Parser)]
+#[command(name = "goodput", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    output: Output,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// TTFT, TPOT, E2E, throughput and goodput of a benchmark result or request log.
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::Arguments),
+    /// What queueing theory says: Little, M/M/1, M/M/c, M/G/1, Erlang B and C.
+    #[command(after_help = queue::EXAMPLES)]
+    Queue(queue::Arguments),
+    /// What a figure is: formula, units, source, code path, with your numbers put in.
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::Arguments),
+    /// Completions for a shell, to be sourced or saved.
+    #[command(after_help = COMPLETION_EXAMPLES)]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+const COMPLETION_EXAMPLES: &str = "\
+Examples:
+  goodput completions bash
+  goodput completions zsh -o _goodput";
+
+impl Cli {
+    /// Runs the command; what it prints.
+    pub fn run(self) -> Result<String> {
+        let format = self.output.format;
+        let text = match self.command {
+            Command::Report(arguments) => report::run(&arguments, format)?,
+            Command::Queue(arguments) => queue::run(&arguments, format)?,
+            Command::Explain(arguments) => explain::run(&arguments, format)?,
+            Command::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Self::command(), "goodput", &mut script);
+                String::from_utf8(script)?
+            }
+        };
+        self.output.deliver(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_sound() {
+        Cli::command().debug_assert();
+    }
+}

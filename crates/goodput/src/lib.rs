@@ -1,0 +1,50 @@
+//! The command line tool: arguments, rendering, exit codes; no formulas.
+//!
+//! It is a library so that the documentation can show what the tool prints without starting it.
+
+mod cli;
+mod explain;
+mod output;
+mod queue;
+mod report;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+/// What a call of the tool answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// For standard output.
+    pub out: String,
+    /// For standard error.
+    pub err: String,
+    /// Exit code: 0 fine, 2 for a wrong command line or an input that cannot be read.
+    pub code: u8,
+}
+
+/// Runs the tool with these arguments, the first of which is its own name.
+///
+/// Reads the files that the arguments name, standard input for `-`, and writes the file of `-o`.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Answer {
+    let cli = match cli::Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let text = error.render().to_string();
+            let code = u8::try_from(error.exit_code()).unwrap_or(cli::USAGE);
+            return if error.use_stderr() {
+                Answer { out: String::new(), err: text, code }
+            } else {
+                Answer { out: text, err: String::new(), code }
+            };
+        }
+    };
+    match cli.run() {
+        Ok(out) => Answer { out, err: String::new(), code: 0 },
+        // The alternate form joins the causes, outermost first, in one line.
+        Err(error) => {
+            Answer { out: String::new(), err: format!("goodput: {error:#}\n"), code: cli::USAGE }
+        }
+    }
+}

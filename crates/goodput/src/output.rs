@@ -1,0 +1,96 @@
+//! Where results go, and in which form.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// The form of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For reading.
+    #[default]
+    Text,
+    /// One object with `schema_version`; units end the key names.
+    Json,
+    /// One line a figure.
+    Csv,
+    /// A table for a page or an issue.
+    Md,
+}
+
+/// How a result is written.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Output {
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t, global = true)]
+    pub format: Format,
+    /// Write the result to a file instead of standard output.
+    #[arg(short, long, value_name = "FILE", global = true)]
+    pub output: Option<PathBuf>,
+}
+
+impl Output {
+    /// What is left for standard output once the result went where it was asked to go.
+    pub fn deliver(&self, text: String) -> Result<String> {
+        match &self.output {
+            Some(path) => {
+                std::fs::write(path, text)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+                Ok(String::new())
+            }
+            None => Ok(text),
+        }
+    }
+}
+
+/// A table without borders: the first column to the left, the others to the right.
+pub fn plain_table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row.clone());
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if 0 < i {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A Markdown table.
+pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let escape = |cell: &String| cell.replace('|', "\\|");
+    let mut text = line(header.iter().map(|&h| h.to_owned()).collect());
+    text.push_str(&line(
+        header
+            .iter()
+            .enumerate()
+            .map(|(i, _)| if i == 0 { "---" } else { "---:" }.to_owned())
+            .collect(),
+    ));
+    for row in rows {
+        text.push_str(&line(row.iter().map(escape).collect()));
+    }
+    text
+}
+
+/// Rows as CSV.
+pub fn csv_text(header: &[&str], rows: &[Vec<String>]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(header)?;
+    for row in rows {
+        writer.write_record(row)?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// A JSON document with a final newline.
+pub fn json_text(value: &serde_json::Value) -> Result<String> {
+    Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
+}

@@ -1,0 +1,475 @@
+//! The report for reading.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use metrics_core::Seconds;
+use metrics_core::format;
+use metrics_core::interval::{Confidence, Interval, IntervalMethod, NoInterval};
+use metrics_core::report::{Answer, Distribution, Figure, Goodput, Report, Throughput};
+use metrics_core::timeline::Outcome;
+use metrics_core::units::Quantity;
+use serving_io::run::{RequestRate, Run};
+
+use super::Reported;
+use crate::output::plain_table;
+
+/// Width of the labels.
+const LABEL: usize = 17;
+
+pub fn render(reported: &[Reported<'_>]) -> Result<String> {
+    let mut text = String::new();
+    for (i, r) in reported.iter().enumerate() {
+        if 0 < i {
+            text.push('\n');
+        }
+        header(&mut text, r)?;
+        match &r.report {
+            Some(report) => {
+                latency(&mut text, report, r.confidence)?;
+                throughput(&mut text, report)?;
+                resources(&mut text, report)?;
+                diagnosis(&mut text, report)?;
+            }
+            None => stated(&mut text, r)?,
+        }
+        remarks(&mut text, r.run)?;
+    }
+    Ok(text)
+}
+
+/// A line with its label in a column of its own.
+fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
+    Ok(writeln!(text, "  {label:LABEL$}{content}")?)
+}
+
+fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
+    let of = if r.file.runs.len() == 1 {
+        String::new()
+    } else {
+        format!(", run {} of {}", r.number, r.file.runs.len())
+    };
+    let version = r.run.tool.version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
+    writeln!(text, "{}{of}: {}{version}", r.file.name, r.file.format.title())?;
+    let declared = &r.run.declared;
+    let mut facts = Vec::new();
+    facts.extend(declared.model.clone());
+    facts.extend(declared.label.clone());
+    facts.extend(declared.request_rate.map(|rate| match rate {
+        RequestRate::PerSecond(x) => format!("open loop at {} req/s", format::value(x)),
+        RequestRate::Infinite => "no rate limit".to_owned(),
+    }));
+    facts.extend(declared.max_concurrency.map(|n| format!("at most {n} in flight")));
+    if !facts.is_empty() {
+        writeln!(text, "{}", facts.join(", "))?;
+    }
+    if let Some(report) = &r.report {
+        let mut counts = vec![format::things(report.sent(), "request")];
+        counts.extend(
+            report
+                .outcomes
+                .iter()
+                .filter(|(_, n)| 0 < *n)
+                .map(|(o, n)| format!("{n} {}", o.name().replace('_', " "))),
+        );
+        let window = match &report.window {
+            Some(w) => format!("window {} ({})", format::duration(w.length), w.basis),
+            None => "no window: the file has neither a duration nor instants".to_owned(),
+        };
+        writeln!(text, "{}; {window}", counts.join(", "))?;
+    }
+    Ok(())
+}
+
+/// A figure of a distribution: a time, whatever it is per.
+fn time(x: f64) -> String {
+    Seconds::new(x).map_or_else(|_| "-".to_owned(), format::time)
+}
+
+/// The name of a distribution for reading.
+fn title(d: &Distribution) -> &'static str {
+    match d.name {
+        "ttft" => "TTFT",
+        "tpot" => "TPOT",
+        "itl" => "ITL",
+        "inter_chunk_gap" => "chunk gap",
+        "e2e" => "E2E",
+        "queue_time" => "queue wait",
+        "send_delay" => "sent late",
+        other => other,
+    }
+}
+
+/// An interval in the cells under its figures; a bound that the sample cannot give stays open.
+fn bounds(figure: &Figure) -> String {
+    match &figure.interval {
+        Ok(i) => match (i.low, i.high) {
+            (Some(low), Some(high)) => format!("{}..{}", time(low), time(high)),
+            (Some(low), None) => format!("{}..", time(low)),
+            (None, Some(high)) => format!("..{}", time(high)),
+            (None, None) => "-".to_owned(),
+        },
+        Err(_) => "-".to_owned(),
+    }
+}
+
+fn latency(text: &mut String, report: &Report, confidence: Confidence) -> Result<()> {
+    writeln!(text, "\nLatency")?;
+    let mut rows = Vec::new();
+    let mut notes = Vec::new();
+    let mut none = Vec::new();
+    for d in &report.latency {
+        let label = format!("  {}", title(d));
+        let Some(f) = &d.figures else {
+            rows.push(
+                [label]
+                    .into_iter()
+                    .chain(std::iter::repeat_n("-".to_owned(), 6))
+                    .chain(["0".to_owned()])
+                    .collect(),
+            );
+            continue;
+        };
+        let percentile = |i: usize| f.percentiles.get(i).map_or("-".to_owned(), |x| time(x.value));
+        rows.push(vec![
+            label,
+            percentile(0),
+            percentile(1),
+            percentile(2),
+            percentile(3),
+            time(f.max),
+            time(f.mean.value),
+            f.n.to_string(),
+        ]);
+        let all = || f.percentiles.iter().chain([&f.mean]);
+        if all().all(|x| x.interval.is_err()) {
+            none.extend(
+                all().find_map(|x| x.interval.as_ref().err()).map(|why| (title(d), why.clone())),
+            );
+            left_out(&mut notes, d);
+            continue;
+        }
+        let bound = |i: usize| f.percentiles.get(i).map_or("-".to_owned(), bounds);
+        rows.push(vec![
+            format!("    {}", format::percent(f64::from(confidence)).replace(".0", "")),
+            bound(0),
+            bound(1),
+            bound(2),
+            bound(3),
+            String::new(),
+            bounds(&f.mean),
+            String::new(),
+        ]);
+        notes.extend(interval_note(d, all()));
+        left_out(&mut notes, d);
+    }
+    text.push_str(&plain_table(&["", "p50", "p90", "p95", "p99", "max", "mean", "n"], &rows));
+    for note in notes {
+        writeln!(text, "  {note}")?;
+    }
+    for note in without_intervals(&none) {
+        writeln!(text, "  {note}")?;
+    }
+    Ok(())
+}
+
+/// Why whole rows have no interval, in one line where the reason is the same.
+fn without_intervals(none: &[(&str, NoInterval)]) -> Vec<String> {
+    let mut short = Vec::new();
+    let mut others: Vec<(String, Vec<&str>)> = Vec::new();
+    for (title, why) in none {
+        match why {
+            NoInterval::TooShort { samples, effective, .. } => {
+                short.push(format!("{title} {samples} like {}", format::fixed(*effective, 0)));
+            }
+            other => {
+                let why = other.to_string();
+                match others.iter_mut().find(|(w, _)| *w == why) {
+                    Some((_, titles)) => titles.push(title),
+                    None => others.push((why, vec![title])),
+                }
+            }
+        }
+    }
+    let mut notes: Vec<String> = others
+        .into_iter()
+        .map(|(why, titles)| format!("{}: no intervals: {why}", titles.join(", ")))
+        .collect();
+    if !short.is_empty() {
+        notes.insert(
+            0,
+            format!(
+                "no intervals: neighbours are alike, so the samples are worth few independent ones ({}); 100 needed, 1000 for p99",
+                short.join(", ")
+            ),
+        );
+    }
+    notes
+}
+
+/// What a row does not hold.
+fn left_out(notes: &mut Vec<String>, d: &Distribution) {
+    if 0 < d.one_token_left_out {
+        notes.push(format!("{}: {} one-token answers left out", title(d), d.one_token_left_out));
+    }
+    if 0 < d.unknown_left_out {
+        notes.push(format!(
+            "{}: {} completed requests do not have it",
+            title(d),
+            d.unknown_left_out
+        ));
+    }
+    if d.name == "inter_chunk_gap" {
+        notes.push(
+            "chunk gap: between the chunks of the stream, pooled; a chunk may hold several tokens"
+                .to_owned(),
+        );
+    }
+}
+
+/// How the intervals of a row were formed, and which of them there is not.
+fn interval_note<'a>(d: &Distribution, figures: impl Iterator<Item = &'a Figure>) -> Vec<String> {
+    let mut blocks = None;
+    let mut open = Vec::new();
+    let mut short: Option<(u64, f64, Vec<String>)> = None;
+    let mut notes = Vec::new();
+    for figure in figures {
+        let name = figure.p.map_or("mean".to_owned(), |p| format!("p{}", format::value(p * 100.0)));
+        match &figure.interval {
+            Ok(i) if i.high.is_none() => open.push(name),
+            Ok(i) if i.method == IntervalMethod::Blocks => blocks = i.blocks.or(blocks),
+            Ok(_) => {}
+            Err(NoInterval::TooShort { samples, effective, .. }) => {
+                short.get_or_insert((*samples, *effective, Vec::new())).2.push(name);
+            }
+            Err(reason) => notes.push(format!("{}: no interval for {name}: {reason}", title(d))),
+        }
+    }
+    if let Some(n) = blocks {
+        notes.push(format!(
+            "{}: neighbours are alike, so intervals come from {n} blocks of the run",
+            title(d)
+        ));
+    }
+    if !open.is_empty() {
+        notes.push(format!(
+            "{}: too few samples for an upper bound of {}",
+            title(d),
+            open.join(", ")
+        ));
+    }
+    if let Some((samples, effective, names)) = short {
+        notes.push(format!(
+            "{}: no interval for {}: neighbours are alike, {samples} samples are worth {} independent ones",
+            title(d),
+            names.join(", "),
+            format::fixed(effective, 0),
+        ));
+    }
+    notes
+}
+
+/// A rate with its unit, or a dash.
+fn rate(x: Option<impl Quantity>, unit: &str) -> String {
+    x.map_or_else(|| "-".to_owned(), |x| format!("{} {unit}", format::rate(x.number())))
+}
+
+fn throughput(text: &mut String, report: &Report) -> Result<()> {
+    let t: &Throughput = &report.throughput;
+    writeln!(text, "\nThroughput")?;
+    line(text, "requests", &format!("{:16}{} completed", rate(t.requests, "req/s"), t.completed))?;
+    let tokens = |n: Option<u64>| {
+        n.map_or("token counts unknown".to_owned(), |n| format!("{n} tokens of completed requests"))
+    };
+    line(text, "output", &format!("{:16}{}", rate(t.output, "tok/s"), tokens(t.output_tokens)))?;
+    if t.input_tokens.is_some() {
+        line(
+            text,
+            "total",
+            &format!("{:16}input and output tokens together", rate(t.total, "tok/s")),
+        )?;
+    }
+    for (label, lengths) in [("output length", &t.output_length), ("input length", &t.input_length)]
+    {
+        let Some(l) = lengths else { continue };
+        let percentiles: Vec<String> = ["p50", "p90", "p95", "p99"]
+            .iter()
+            .zip(&l.percentiles)
+            .map(|(name, x)| format!("{name} {}", format::count(*x)))
+            .collect();
+        let content = format!(
+            "{}, max {}, mean {} tokens (nearest rank)",
+            percentiles.join(", "),
+            format::count(l.max),
+            format::count(l.mean)
+        );
+        line(text, label, &content)?;
+    }
+    if let Some(g) = &report.goodput {
+        goodput(text, g)?;
+    }
+    Ok(())
+}
+
+fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
+    line(text, "objectives", &g.slo.to_string())?;
+    if 0 < g.unknown {
+        line(
+            text,
+            "goodput",
+            &format!("-  {} completed requests lack a latency that a limit needs", g.unknown),
+        )?;
+    } else {
+        let one = if g.good_one_token == 0 {
+            String::new()
+        } else {
+            format!(", {} of them one-token answers (TPOT 0)", g.good_one_token)
+        };
+        line(text, "goodput", &format!("{:16}{} good{one}", rate(g.rate, "req/s"), g.good))?;
+        if g.tokens.is_some() {
+            line(
+                text,
+                "",
+                &format!("{:16}output tokens of good requests", rate(g.tokens, "tok/s")),
+            )?;
+        }
+        let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
+        line(
+            text,
+            "goodput ratio",
+            &format!("{:16}{} of {} completed", share(g.ratio), g.good, g.completed),
+        )?;
+        let interval = match &g.attainment_interval {
+            Some(i) => {
+                let narrow =
+                    if g.too_narrow.is_some() { " if requests were independent" } else { "" };
+                format!(", {} interval {}{narrow}", confidence(i.confidence), share_bounds(i))
+            }
+            None => String::new(),
+        };
+        line(
+            text,
+            "attainment",
+            &format!("{:16}{} of {} finished{interval}", share(g.attainment), g.good, g.finished),
+        )?;
+    }
+    for (i, m) in g.marginals.iter().enumerate() {
+        let binding =
+            if g.binding == Some(i) && 1 < g.marginals.len() { ", the binding limit" } else { "" };
+        let share = m.share.map_or("-".to_owned(), format::percent);
+        let label = if i == 0 { "each limit" } else { "" };
+        line(
+            text,
+            label,
+            &format!("{:16}{} of {} finished meet {}{binding}", share, m.met, g.finished, m.limit),
+        )?;
+    }
+    for t in &g.targets {
+        let answer = match t.answer {
+            Answer::Holds => "holds",
+            Answer::Missed => "missed",
+            Answer::Indeterminate => "indeterminate",
+        };
+        let is_share = matches!(t.slo, metrics_core::slo::Slo::Attainment { .. });
+        let shown = |x: f64| if is_share { format::percent(x) } else { time(x) };
+        let observed = t.observed.map_or("-".to_owned(), shown);
+        let interval = match &t.interval {
+            Ok(i) => {
+                let low = i.low.map_or("..".to_owned(), shown);
+                let high = i.high.map_or("..".to_owned(), shown);
+                format!("{} interval {low} to {high}", confidence(i.confidence))
+            }
+            Err(reason) => format!("no interval: {reason}"),
+        };
+        line(text, "target", &format!("{}: {answer}, observed {observed}, {interval}", t.slo))?;
+    }
+    Ok(())
+}
+
+/// A confidence without decimals where it has none.
+fn confidence(c: Confidence) -> String {
+    format!("{} %", format::value((f64::from(c) * 1e6).round() / 1e4))
+}
+
+fn share_bounds(i: &Interval) -> String {
+    let bound = |x: Option<f64>| x.map_or("..".to_owned(), format::percent);
+    format!("{} to {}", bound(i.low), bound(i.high))
+}
+
+fn resources(text: &mut String, report: &Report) -> Result<()> {
+    writeln!(text, "\nResources")?;
+    match report.in_flight {
+        Some(n) => line(
+            text,
+            "in flight",
+            &format!(
+                "mean {}, peak {}, over {}",
+                format::rate(n.mean.get()),
+                n.peak,
+                format::things(report.in_flight_n, "completed request")
+            ),
+        )?,
+        None => line(text, "in flight", "-  arrivals or end instants are unknown")?,
+    }
+    line(
+        text,
+        "not in the file",
+        "batch utilization, KV utilization, GPU utilization: scrape the engine's /metrics",
+    )
+}
+
+fn diagnosis(text: &mut String, report: &Report) -> Result<()> {
+    writeln!(text, "\nDiagnosis")?;
+    let sent = report.sent();
+    for outcome in Outcome::ALL.into_iter().filter(|o| *o != Outcome::Completed) {
+        let n = report.ended(outcome);
+        if 0 < n {
+            let what =
+                if outcome.is_miss() { "a miss of every objective" } else { "outside attainment" };
+            let share = format::percent(n as f64 / sent as f64);
+            line(
+                text,
+                &outcome.name().replace('_', " "),
+                &format!("{n} of {sent} ({share}), {what}"),
+            )?;
+        }
+    }
+    line(
+        text,
+        "not in the file",
+        "queue depth, hit rate, refill rate, preemptions: scrape the engine's /metrics",
+    )
+}
+
+/// The tool's own figures, where nothing can be recomputed.
+fn stated(text: &mut String, r: &Reported<'_>) -> Result<()> {
+    let counts = &r.run.counts;
+    let shown = |x: Option<u64>| x.map_or("-".to_owned(), |n| n.to_string());
+    writeln!(text, "{} completed, {} failed", shown(counts.completed), shown(counts.failed))?;
+    if !r.slo.is_empty() {
+        writeln!(
+            text,
+            "\nThe file has no detail per request, so goodput under {} cannot be computed.",
+            r.slo
+        )?;
+    }
+    writeln!(text, "\nThe tool's own figures, not recomputed")?;
+    let rows: Vec<Vec<String>> =
+        r.run.stated.iter().map(|(name, x)| vec![format!("  {name}"), format::value(x)]).collect();
+    text.push_str(&plain_table(&["", ""], &rows));
+    Ok(())
+}
+
+fn remarks(text: &mut String, run: &Run) -> Result<()> {
+    if run.notes.is_empty() && run.missing.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "\nHow the file was read")?;
+    for note in &run.notes {
+        writeln!(text, "  {}: {}", note.id, note.text)?;
+    }
+    for m in &run.missing {
+        writeln!(text, "  not in the file: {}; {}", m.what, m.with)?;
+    }
+    Ok(())
+}
