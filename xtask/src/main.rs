@@ -1,2 +1,102 @@
-//! Stub.
-fn main() {}
+//! `cargo xtask`: the chores of this repository.
+//!
+//! Plain `cargo test` runs the same checks as tests, so that nothing here has to be remembered.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+
+mod blocks;
+mod docs;
+mod repo;
+mod snapshots;
+mod source;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The chores of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Write the generated blocks of README and docs, and docs/catalog.json
+    Docs {
+        /// Only say what is stale, and compare the catalog with its source
+        #[arg(long)]
+        check: bool,
+    },
+    /// Find what no lint sees: crate edges, paths in ARCHITECTURE.md, translations, snapshots
+    Tidy {
+        /// The same; tidy never changes a file
+        #[arg(long)]
+        check: bool,
+    },
+    /// Stamp a Chinese page as translated from the English page as it is now
+    Translated {
+        /// The page, from docs/en or docs/zh, for example `reference/metrics.md`
+        page: String,
+    },
+    /// Re-run every scenario and show old, new and relative change of each figure
+    Snapshots {
+        /// Only look for pending or orphaned snapshots; run nothing
+        #[arg(long, conflicts_with_all = ["accept", "discard"])]
+        check: bool,
+        /// Accept the pending snapshot of this name (may be repeated)
+        #[arg(long, value_name = "NAME", conflicts_with = "discard")]
+        accept: Vec<String>,
+        /// Throw the pending snapshots away
+        #[arg(long)]
+        discard: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Without the backtrace that `fn main() -> Result` prints: a fault is no crash.
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    let root = repo::root();
+    match chore {
+        Chore::Docs { check: true } => repo::settle(&docs::check(&root)?, "docs are fresh"),
+        Chore::Docs { check: false } => {
+            for page in docs::write(&root)? {
+                println!("wrote {page}");
+            }
+            repo::settle(&docs::check(&root)?, "docs are fresh")
+        }
+        Chore::Tidy { check: _ } => repo::settle(&tidy::check(&root)?, "the tree is tidy"),
+        Chore::Translated { page } => {
+            println!("{}", tidy::stamp(&root, &page)?);
+            Ok(())
+        }
+        Chore::Snapshots { check: true, .. } => {
+            repo::settle(&snapshots::check(&root)?, "snapshots are settled")
+        }
+        Chore::Snapshots { discard: true, .. } => {
+            println!("{}", snapshots::discard(&root)?);
+            Ok(())
+        }
+        Chore::Snapshots { accept, .. } if !accept.is_empty() => {
+            println!("{}", snapshots::accept(&root, &accept)?);
+            Ok(())
+        }
+        Chore::Snapshots { .. } => {
+            println!("{}", snapshots::run(&root)?);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The generated blocks: one function each, and one line in [`BLOCKS`].
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use metrics_core::metric::{Formula, Language, Layer, Metric, Text, text};
+
+use crate::docs;
+
+/// A block's name in its markers, and what writes it in one language.
+pub type Block = (&'static str, fn(Language) -> Result<String>);
+
+/// Every block that a page may hold. To add one: a function below, a line here, and its markers
+/// in an English and a Chinese page.
+pub const BLOCKS: &[Block] = &[
+    ("metrics-latency", |l| Ok(metrics(l, Layer::Latency))),
+    ("metrics-throughput", |l| Ok(metrics(l, Layer::Throughput))),
+    ("metrics-resources", |l| Ok(metrics(l, Layer::Resources))),
+    ("metrics-diagnosis", |l| Ok(metrics(l, Layer::Diagnosis))),
+    ("metrics-capacity", |l| Ok(metrics(l, Layer::Capacity))),
+    ("metrics-scheduling", |l| Ok(metrics(l, Layer::Scheduling))),
+    ("queueing", |l| Ok(metrics(l, Layer::Queueing))),
+    ("exported", |l| Ok(exported(l))),
+    ("worked-examples", |l| Ok(worked_examples(l))),
+];
+
+/// Words of the sources' titles that the Chinese pages say in Chinese.
+const WORKS: &[(&str, &str)] =
+    &[("metric dictionary", "服务指标"), ("formula walkthrough", "Serving 公式到源码对照")];
+
+/// A Markdown table: its head, and rows of cells.
+struct Table {
+    language: Language,
+    text: String,
+}
+
+impl Table {
+    fn new(language: Language, head: &[Text]) -> Self {
+        let mut table = Self { language, text: String::new() };
+        table.row(head.iter().map(|cell| cell.in_language(language).to_owned()));
+        table.text.push_str(&"|---".repeat(head.len()));
+        table.text.push_str("|\n");
+        table
+    }
+
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        for cell in cells {
+            // A bar would end the cell, and a line break the row.
+            let cell = cell.replace('|', r"\|").replace('\n', " ");
+            let space = if cell.is_empty() { "" } else { " " };
+            let _ = write!(self.text, "|{space}{cell} ");
+        }
+        self.text.push_str("|\n");
+    }
+
+    /// A metric as a row's first cell: name with id.
+    fn named(&self, m: &Metric) -> String {
+        format!("{} (`{}`)", m.name.in_language(self.language), m.id)
+    }
+
+    fn done(self) -> String {
+        self.text.trim_end().to_owned()
+    }
+}
+
+/// The metrics of one layer, in catalog order.
+fn metrics(language: Language, layer: Layer) -> String {
+    let mut table = Table::new(
+        language,
+        &[
+            text("Metric", "指标"),
+            text("Formula", "公式"),
+            text("Unit", "单位"),
+            text("Note", "注意"),
+            text("Source", "出处"),
+        ],
+    );
+    for m in docs::catalog().into_iter().filter(|m| m.layer == layer) {
+        table.row([
+            table.named(m),
+            format!("${}$", m.latex()),
+            m.unit.to_string(),
+            m.note.in_language(language).to_owned(),
+            source(m, language),
+        ]);
+    }
+    table.done()
+}
+
+/// Work and section; several of each are paired one to one.
+fn source(m: &Metric, language: Language) -> String {
+    let works: Vec<&str> = m.source.work.split("; ").collect();
+    let sections: Vec<&str> = m.source.section.split("; ").collect();
+    let paired = works.len() == sections.len();
+    let mut parts: Vec<String> = Vec::new();
+    for (i, work) in works.iter().enumerate() {
+        let known = WORKS.iter().find(|(en, _)| en == work).filter(|_| language == Language::Zh);
+        let (work, joint) = known.map_or((*work, ", "), |(_, zh)| (*zh, " "));
+        match sections.get(i) {
+            Some(section) if paired && !section.is_empty() => {
+                parts.push(format!("{work}{joint}{section}"));
+            }
+            _ => parts.push(work.to_owned()),
+        }
+    }
+    if !paired && !m.source.section.is_empty() {
+        parts.push(m.source.section.to_owned());
+    }
+    parts.join(if language == Language::Zh { "；" } else { "; " })
+}
+
+/// Which engine exports which metric under which name, engine by engine.
+fn exported(language: Language) -> String {
+    let mut table = Table::new(
+        language,
+        &[
+            text("Engine", "引擎"),
+            text("Exported name", "导出名"),
+            text("Metric", "指标"),
+            text("What differs", "差异"),
+        ],
+    );
+    let catalog = docs::catalog();
+    let mut engines: Vec<&str> = Vec::new();
+    for export in catalog.iter().flat_map(|m| m.exported) {
+        if !engines.contains(&export.engine) {
+            engines.push(export.engine);
+        }
+    }
+    for engine in engines {
+        for m in &catalog {
+            for export in m.exported.iter().filter(|e| e.engine == engine) {
+                table.row([
+                    engine.to_owned(),
+                    format!("`{}`", export.name),
+                    table.named(m),
+                    export.differs.in_language(language).to_owned(),
+                ]);
+            }
+        }
+    }
+    table.done()
+}
+
+/// The worked example of every metric; the tests run each.
+fn worked_examples(language: Language) -> String {
+    let mut table = Table::new(
+        language,
+        &[text("Metric", "指标"), text("Example", "算例"), text("Value", "结果")],
+    );
+    for m in docs::catalog() {
+        let (inputs, value) = match &m.formula {
+            Formula::Scalar { example: (inputs, value), .. } => {
+                let shown: Vec<String> = m
+                    .inputs
+                    .iter()
+                    .zip(*inputs)
+                    .map(|(input, x)| format!("`{}` = {}", input.id, with_unit(*x, input.unit)))
+                    .collect();
+                let comma = if language == Language::Zh { "，" } else { ", " };
+                (shown.join(comma), *value)
+            }
+            Formula::Law { example, value, .. } => {
+                (example.in_language(language).to_owned(), *value)
+            }
+        };
+        table.row([table.named(m), inputs, with_unit(value, m.unit)]);
+    }
+    table.done()
+}
+
+/// A number with its unit, as people write it: no unit for a pure number.
+fn with_unit(x: f64, unit: metrics_core::Unit) -> String {
+    // Plain digits up to a dozen places; beyond, the exponent is what a reader wants.
+    let size = x.abs();
+    let plain = size < f64::EPSILON || (1e-6 <= size && size < 1e9);
+    let number = if plain { x.to_string() } else { format!("{x:e}") };
+    if unit.is_one() { number } else { format!("{number} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_stands_in_one_metrics_block() {
+        let all: String = BLOCKS
+            .iter()
+            .filter(|(name, _)| name.starts_with("metrics-") || *name == "queueing")
+            .map(|(_, write)| write(Language::En).unwrap())
+            .collect();
+        for m in docs::catalog() {
+            assert_eq!(all.matches(&format!("(`{}`) |", m.id)).count(), 1, "{}", m.id);
+        }
+    }
+
+    #[test]
+    fn both_languages_have_the_same_rows() {
+        for (name, write) in BLOCKS {
+            let (en, zh) = (write(Language::En).unwrap(), write(Language::Zh).unwrap());
+            assert_eq!(en.lines().count(), zh.lines().count(), "{name}");
+            let bars = |t: &str| t.lines().map(|l| l.matches('|').count()).collect::<Vec<_>>();
+            assert_eq!(bars(&en), bars(&zh), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_bar_in_a_cell_does_not_end_it() {
+        let mut table = Table::new(Language::En, &[text("a", "b"), text("c", "d")]);
+        table.row(["x | y".to_owned(), String::new()]);
+        assert_eq!(table.done(), "| a | c |\n|---|---|\n| x \\| y | |");
+    }
+
+    #[test]
+    fn sources_pair_work_with_section() {
+        let m = &metrics_core::latency::TTFT;
+        assert_eq!(
+            source(m, Language::En),
+            "metric dictionary, 1.1; vLLM 0.33.0 `vllm/benchmarks/serve.py`, `calculate_metrics`"
+        );
+        assert!(source(m, Language::Zh).starts_with("服务指标 1.1；vLLM"));
+    }
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        use metrics_core::Unit;
+        assert_eq!(with_unit(0.25, Unit::SECOND), "0.25 s");
+        assert_eq!(with_unit(6.0, Unit::ONE), "6");
+        assert_eq!(with_unit(0.0, Unit::TOKEN), "0 token");
+        assert_eq!(with_unit(3.35e12, Unit::BYTE.per(Unit::SECOND)), "3.35e12 byte/s");
+    }
+}
