@@ -6,6 +6,7 @@
 
 mod blocks;
 mod docs;
+mod new;
 mod repo;
 mod snapshots;
 mod source;
@@ -55,6 +56,17 @@ enum Chore {
         #[arg(long)]
         discard: bool,
     },
+    /// Start something new from a skeleton
+    New {
+        #[command(subcommand)]
+        what: New,
+    },
+}
+
+#[derive(Subcommand)]
+enum New {
+    /// A metric of metrics-core: function, doc comment, catalog entry
+    Metric(new::MetricArguments),
 }
 
 fn main() -> ExitCode {
@@ -96,6 +108,10 @@ fn run(chore: Chore) -> Result<()> {
         }
         Chore::Snapshots { .. } => {
             println!("{}", snapshots::run(&root)?);
+            Ok(())
+        }
+        Chore::New { what: New::Metric(arguments) } => {
+            println!("{}", new::metric(&root, &arguments)?);
             Ok(())
         }
     }
