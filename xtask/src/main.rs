@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
 mod blocks;
+mod ci;
 mod docs;
 mod new;
 mod repo;
@@ -61,6 +62,8 @@ enum Chore {
         #[command(subcommand)]
         what: New,
     },
+    /// All that continuous integration runs, up to the first failure
+    Ci,
 }
 
 #[derive(Subcommand)]
@@ -114,5 +117,6 @@ fn run(chore: Chore) -> Result<()> {
             println!("{}", new::metric(&root, &arguments)?);
             Ok(())
         }
+        Chore::Ci => ci::run(&root),
     }
 }
