@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use metrics_core::metric::{Formula, Language, Layer, Metric, Text, text};
+use metrics_core::alerts::THRESHOLDS;
+use metrics_core::diagnosis::{ROWS, Tolerance};
+use metrics_core::metric::{Formula, Language, Layer, Metric, Source, Text, text};
 
 use crate::docs;
 
@@ -20,6 +22,8 @@ pub const BLOCKS: &[Block] = &[
     ("metrics-capacity", |l| Ok(metrics(l, Layer::Capacity))),
     ("metrics-scheduling", |l| Ok(metrics(l, Layer::Scheduling))),
     ("queueing", |l| Ok(metrics(l, Layer::Queueing))),
+    ("diagnosis", |l| Ok(diagnosis(l))),
+    ("thresholds", |l| Ok(thresholds(l))),
     ("exported", |l| Ok(exported(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
 ];
@@ -81,16 +85,16 @@ fn metrics(language: Language, layer: Layer) -> String {
             format!("${}$", m.latex()),
             m.unit.to_string(),
             m.note.in_language(language).to_owned(),
-            source(m, language),
+            source(m.source, language),
         ]);
     }
     table.done()
 }
 
 /// Work and section; several of each are paired one to one.
-fn source(m: &Metric, language: Language) -> String {
-    let works: Vec<&str> = m.source.work.split("; ").collect();
-    let sections: Vec<&str> = m.source.section.split("; ").collect();
+fn source(source: Source, language: Language) -> String {
+    let works: Vec<&str> = source.work.split("; ").collect();
+    let sections: Vec<&str> = source.section.split("; ").collect();
     let paired = works.len() == sections.len();
     let mut parts: Vec<String> = Vec::new();
     for (i, work) in works.iter().enumerate() {
@@ -103,10 +107,69 @@ fn source(m: &Metric, language: Language) -> String {
             _ => parts.push(work.to_owned()),
         }
     }
-    if !paired && !m.source.section.is_empty() {
-        parts.push(m.source.section.to_owned());
+    if !paired && !source.section.is_empty() {
+        parts.push(source.section.to_owned());
     }
     parts.join(if language == Language::Zh { "；" } else { "; " })
+}
+
+/// The rows of the diagnosis tree, in the order in which they are read when several fire, with
+/// the default numbers in their conditions.
+fn diagnosis(language: Language) -> String {
+    let mut table = Table::new(
+        language,
+        &[
+            text("Order", "次序"),
+            text("Symptom", "症状"),
+            text("When", "判定条件"),
+            text("Look first at", "先看"),
+            text("Likely cause", "可能原因"),
+            text("Do", "处理"),
+            text("Batch", "batch"),
+            text("Source", "出处"),
+        ],
+    );
+    let mut rows = ROWS.to_vec();
+    rows.sort_by_key(|row| row.precedence);
+    for row in rows {
+        table.row([
+            row.precedence.to_string(),
+            format!("{} (`{}`)", row.symptom.in_language(language), row.id),
+            row.in_language(Tolerance::default(), language).to_string(),
+            row.look_first.in_language(language).to_owned(),
+            row.cause.in_language(language).to_owned(),
+            row.action.in_language(language).to_owned(),
+            row.batch.text().in_language(language).to_owned(),
+            source(row.source, language),
+        ]);
+    }
+    table.done()
+}
+
+/// From which value on to warn, and from which on it is critical.
+fn thresholds(language: Language) -> String {
+    let mut table = Table::new(
+        language,
+        &[
+            text("Figure", "指标"),
+            text("Warn", "预警"),
+            text("Critical", "紧急"),
+            text("What it announces", "含义"),
+            text("Do", "处理"),
+            text("Source", "出处"),
+        ],
+    );
+    for t in THRESHOLDS {
+        table.row([
+            format!("{} (`{}`)", t.name.in_language(language), t.metric),
+            t.warn_text(language),
+            t.critical_text(language),
+            t.meaning.in_language(language).to_owned(),
+            t.action.in_language(language).to_owned(),
+            source(t.source, language),
+        ]);
+    }
+    table.done()
 }
 
 /// Which engine exports which metric under which name, engine by engine.
@@ -213,12 +276,12 @@ mod tests {
 
     #[test]
     fn sources_pair_work_with_section() {
-        let m = &metrics_core::latency::TTFT;
+        let s = metrics_core::latency::TTFT.source;
         assert_eq!(
-            source(m, Language::En),
+            source(s, Language::En),
             "metric dictionary, 1.1; vLLM 0.33.0 `vllm/benchmarks/serve.py`, `calculate_metrics`"
         );
-        assert!(source(m, Language::Zh).starts_with("服务指标 1.1；vLLM"));
+        assert!(source(s, Language::Zh).starts_with("服务指标 1.1；vLLM"));
     }
 
     #[test]
