@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use metrics_core::alerts::THRESHOLDS;
 use metrics_core::diagnosis::{ROWS, Tolerance};
+use metrics_core::format::fixed;
 use metrics_core::metric::{Formula, Language, Layer, Metric, Source, Text, text};
+
+use queueing::{Mm1, Mmc, Queue, WaitDistribution};
 
 use crate::docs;
 
@@ -24,6 +27,8 @@ pub const BLOCKS: &[Block] = &[
     ("queueing", |l| Ok(metrics(l, Layer::Queueing))),
     ("diagnosis", |l| Ok(diagnosis(l))),
     ("thresholds", |l| Ok(thresholds(l))),
+    ("rho-w", rho_w),
+    ("erlang-c", erlang_c),
     ("exported", |l| Ok(exported(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
 ];
@@ -40,9 +45,15 @@ struct Table {
 
 impl Table {
     fn new(language: Language, head: &[Text]) -> Self {
+        Self::headed(language, head.iter().map(|cell| cell.in_language(language).to_owned()))
+    }
+
+    fn headed(language: Language, head: impl IntoIterator<Item = String>) -> Self {
         let mut table = Self { language, text: String::new() };
-        table.row(head.iter().map(|cell| cell.in_language(language).to_owned()));
-        table.text.push_str(&"|---".repeat(head.len()));
+        let head: Vec<String> = head.into_iter().collect();
+        let columns = head.len();
+        table.row(head);
+        table.text.push_str(&"|---".repeat(columns));
         table.text.push_str("|\n");
         table
     }
@@ -172,6 +183,65 @@ fn thresholds(language: Language) -> String {
     table.done()
 }
 
+/// Utilizations of the queueing tables.
+const RHO: &[f64] = &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99];
+
+/// What M/M/1 makes of a utilization: response and wait, mean and percentiles, in mean services.
+fn rho_w(language: Language) -> Result<String> {
+    let mut table = Table::new(
+        language,
+        &[
+            text("ρ", "ρ"),
+            text("W·μ", "W·μ"),
+            text("response P50·μ", "响应 P50·μ"),
+            text("response P90·μ", "响应 P90·μ"),
+            text("response P99·μ", "响应 P99·μ"),
+            text("Wq·μ", "Wq·μ"),
+            text("wait P50·μ", "等待 P50·μ"),
+            text("wait P90·μ", "等待 P90·μ"),
+            text("wait P99·μ", "等待 P99·μ"),
+        ],
+    );
+    for &rho in RHO {
+        // With μ = 1 every time is in mean service times.
+        let queue = Mm1::new(rho, 1.0)?;
+        let mut figures = vec![queue.w()];
+        for p in [0.5, 0.9, 0.99] {
+            figures.push(queue.w_quantile(p)?);
+        }
+        figures.push(queue.wq());
+        for p in [0.5, 0.9, 0.99] {
+            figures.push(queue.wq_quantile(p)?);
+        }
+        let shown = figures.into_iter().map(|x| fixed(x, 2));
+        table.row(std::iter::once(rho.to_string()).chain(shown));
+    }
+    Ok(table.done())
+}
+
+/// How likely an arrival has to wait in M/M/c, for each number of servers and utilization.
+fn erlang_c(language: Language) -> Result<String> {
+    /// Servers, doubling: what pooling does shows from row to row.
+    const SERVERS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
+    const LOADS: &[f64] = &[0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99];
+    let heads: Vec<String> = LOADS.iter().map(|rho| format!("ρ = {rho}")).collect();
+    let mut table = Table::headed(
+        language,
+        std::iter::once(text("c", "c").in_language(language).to_owned()).chain(heads),
+    );
+    for &c in SERVERS {
+        let mut cells = vec![c.to_string()];
+        for &rho in LOADS {
+            let waits = Mmc::new(rho * c as f64, 1.0, c)?.p_wait();
+            // Below a thousandth the exponent says more than zeros do.
+            let small = waits < 1e-3;
+            cells.push(if small { format!("{waits:.1e}") } else { fixed(waits, 4) });
+        }
+        table.row(cells);
+    }
+    Ok(table.done())
+}
+
 /// Which engine exports which metric under which name, engine by engine.
 fn exported(language: Language) -> String {
     let mut table = Table::new(
@@ -282,6 +352,19 @@ mod tests {
             "metric dictionary, 1.1; vLLM 0.33.0 `vllm/benchmarks/serve.py`, `calculate_metrics`"
         );
         assert!(source(s, Language::Zh).starts_with("服务指标 1.1；vLLM"));
+    }
+
+    #[test]
+    fn the_rho_table_has_the_values_of_the_textbook() {
+        // ρ = 0.9: W·μ = 1 / (1 - 0.9) = 10, its P99 is ln(100) times that, 46.05, and the wait's
+        // P99 is ln(0.9 / 0.01) times that, 45.00.
+        let table = rho_w(Language::En).unwrap();
+        let row = table.lines().find(|l| l.starts_with("| 0.9 |")).unwrap();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!((cells[2], cells[5], cells[9]), ("10.00", "46.05", "45.00"), "{row}");
+        // One server waits with probability ρ.
+        let table = erlang_c(Language::En).unwrap();
+        assert!(table.contains("| 1 | 0.5000 | 0.6000 |"), "{table}");
     }
 
     #[test]

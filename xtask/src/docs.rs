@@ -24,8 +24,10 @@ const MEND: &str = "run `cargo xtask docs` and commit the result";
 type Catalogued = (&'static str, fn() -> Vec<&'static Metric>);
 
 /// The crates whose functions have catalog entries, in docs order.
-const CATALOGS: &[Catalogued] =
-    &[("crates/metrics-core", || metrics_core::catalog::metrics().collect())];
+const CATALOGS: &[Catalogued] = &[
+    ("crates/metrics-core", || metrics_core::catalog::metrics().collect()),
+    ("crates/queueing", || queueing::catalog::metrics().collect()),
+];
 
 /// Every metric of every crate, in docs order.
 pub fn catalog() -> Vec<&'static Metric> {
