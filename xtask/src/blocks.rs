@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use metrics_core::alerts::THRESHOLDS;
 use metrics_core::diagnosis::{ROWS, Tolerance};
 use metrics_core::format::fixed;
@@ -31,6 +31,7 @@ pub const BLOCKS: &[Block] = &[
     ("erlang-c", erlang_c),
     ("exported", |l| Ok(exported(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
+    ("sample-report", |_| sample_report()),
 ];
 
 /// Words of the sources' titles that the Chinese pages say in Chinese.
@@ -375,4 +376,18 @@ mod tests {
         assert_eq!(with_unit(0.0, Unit::TOKEN), "0 token");
         assert_eq!(with_unit(3.35e12, Unit::BYTE.per(Unit::SECOND)), "3.35e12 byte/s");
     }
+}
+
+/// The file of the README's first command.
+const SAMPLE: &str = "crates/serving-io/tests/data/vllm-0.33.0/rate20-fail.json";
+
+/// What the README's first command prints; the same in both languages, as the tool speaks English.
+fn sample_report() -> Result<String> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
+    let file = format!("{root}{SAMPLE}");
+    let answer = goodput::run(["goodput", "report", &file, "--goodput", "ttft:150", "tpot:15"]);
+    if answer.code != 0 {
+        bail!("the sample report failed: {}", answer.err.trim());
+    }
+    Ok(format!("```text\n{}\n```", answer.out.replace(root, "").trim_end()))
 }
