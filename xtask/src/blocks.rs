@@ -312,6 +312,20 @@ fn with_unit(x: f64, unit: metrics_core::Unit) -> String {
     if unit.is_one() { number } else { format!("{number} {unit}") }
 }
 
+/// The file of the README's first command.
+const SAMPLE: &str = "crates/serving-io/tests/data/vllm-0.33.0/rate20-fail.json";
+
+/// What the README's first command prints; the same in both languages, as the tool speaks English.
+fn sample_report() -> Result<String> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
+    let file = format!("{root}{SAMPLE}");
+    let answer = goodput::run(["goodput", "report", &file, "--goodput", "ttft:150", "tpot:15"]);
+    if answer.code != 0 {
+        bail!("the sample report failed: {}", answer.err.trim());
+    }
+    Ok(format!("```text\n{}\n```", answer.out.replace(root, "").trim_end()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,18 +390,4 @@ mod tests {
         assert_eq!(with_unit(0.0, Unit::TOKEN), "0 token");
         assert_eq!(with_unit(3.35e12, Unit::BYTE.per(Unit::SECOND)), "3.35e12 byte/s");
     }
-}
-
-/// The file of the README's first command.
-const SAMPLE: &str = "crates/serving-io/tests/data/vllm-0.33.0/rate20-fail.json";
-
-/// What the README's first command prints; the same in both languages, as the tool speaks English.
-fn sample_report() -> Result<String> {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
-    let file = format!("{root}{SAMPLE}");
-    let answer = goodput::run(["goodput", "report", &file, "--goodput", "ttft:150", "tpot:15"]);
-    if answer.code != 0 {
-        bail!("the sample report failed: {}", answer.err.trim());
-    }
-    Ok(format!("```text\n{}\n```", answer.out.replace(root, "").trim_end()))
 }
