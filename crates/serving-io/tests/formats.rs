@@ -74,6 +74,23 @@ fn the_header_says_when_and_how_long() {
     assert_eq!(run.timelines.len(), 1);
 }
 
+/// Every field has another value, so that no two can change places.
+#[test]
+fn every_column_of_a_csv_goes_to_its_own_field() {
+    let file = plain(concat!(
+        "id,arrival_ms,sent_ms,scheduled_ms,first_token_ms,last_token_ms,input_tokens,output_tokens,outcome\n",
+        "a,1000,1001,1003,1250,1500,70,6,failed\n",
+    ));
+    let t = &file.runs[0].timelines[0];
+    let after_arrival = |s: Option<Seconds>| s.map(Seconds::as_millis);
+    assert_eq!((t.id(), t.arrival_s(), t.outcome()), ("a", Some(1.0), Outcome::Failed));
+    assert_eq!(after_arrival(t.send_delay()), Some(1.0));
+    assert_eq!(after_arrival(t.queue_time()), Some(3.0));
+    assert_eq!(after_arrival(t.ttft()), Some(250.0));
+    assert_eq!(after_arrival(t.e2e_latency()), Some(500.0));
+    assert_eq!((t.input_tokens(), t.output_tokens()), (Some(70), Some(6)));
+}
+
 #[test]
 fn token_instants_and_gaps_are_kept_apart() {
     let file = plain(concat!(
