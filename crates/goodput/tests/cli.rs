@@ -92,6 +92,23 @@ fn json_has_a_schema_version_and_units_in_its_keys() {
     assert!((mean - 0.145_920_326_778_843_05).abs() < 1e-15, "{mean}");
 }
 
+/// By hand: the two TTFTs of `log.csv` are 400 ms and 300 ms; 400 ms is within a limit of 400 ms
+/// unless the limit is strict.
+#[test]
+fn a_request_at_its_limit_is_a_miss_under_strict_only() {
+    let dir = folder_of_examples();
+    let mut arguments = vec!["report", "log.csv", "--slo", "ttft<400ms", "--format", "json"];
+    arguments.extend(["--map", "ttft_ms=first_ms,e2e_ms=total_ms,output_tokens=n"]);
+    let good = |arguments: &[&str]| {
+        let text = run_in(dir.path(), arguments);
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json["runs"][0]["goodput"]["good"].as_u64().unwrap()
+    };
+    assert_eq!(good(&arguments), 2);
+    arguments.push("--strict");
+    assert_eq!(good(&arguments), 1);
+}
+
 #[test]
 fn errors_say_what_was_found_and_what_would_be_right() {
     let dir = folder_of_examples();
