@@ -7,6 +7,7 @@
 mod blocks;
 mod ci;
 mod docs;
+mod faults;
 mod new;
 mod repo;
 mod snapshots;
@@ -62,6 +63,8 @@ enum Chore {
         #[command(subcommand)]
         what: New,
     },
+    /// Plant one fault at a time in a copy of the tree and see that a test fails; takes a while
+    Faults(faults::FaultsArguments),
     /// All that continuous integration runs, up to the first failure
     Ci,
 }
@@ -117,6 +120,7 @@ fn run(chore: Chore) -> Result<()> {
             println!("{}", new::metric(&root, &arguments)?);
             Ok(())
         }
+        Chore::Faults(arguments) => faults::run(&root, &arguments),
         Chore::Ci => ci::run(&root),
     }
 }
