@@ -1,0 +1,187 @@
+//! Why a run cannot be: bad input, or a policy that breaks an invariant.
+
+use crate::time::Ticks;
+use crate::workload::RequestId;
+
+/// The result of a fallible function of this crate.
+pub type Result<T, E = SimError> = std::result::Result<T, E>;
+
+/// Why a run cannot start or go on.
+///
+/// Every message is a clause that completes "cannot simulate: …" and names the input, the bound
+/// and the value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// An input is below its smallest value.
+    #[error("{input} must be at least {min}, got {value}")]
+    TooSmall {
+        /// The input's name.
+        input: &'static str,
+        /// The smallest value with a meaning.
+        min: u128,
+        /// What the caller passed.
+        value: u128,
+    },
+    /// An input is above its largest value.
+    #[error("{input} must be at most {max}, got {value}")]
+    TooLarge {
+        /// The input's name.
+        input: &'static str,
+        /// The largest value that is supported.
+        max: u128,
+        /// What the caller passed.
+        value: u128,
+    },
+    /// A token count of one request is out of range.
+    #[error("{input} of request `{id}` must be {min} to {max}, got {value}")]
+    RequestTokens {
+        /// The count's name.
+        input: &'static str,
+        /// The request.
+        id: RequestId,
+        /// The smallest value with a meaning.
+        min: u64,
+        /// The largest value that is supported.
+        max: u64,
+        /// What the caller passed.
+        value: u64,
+    },
+    /// A coefficient of a step time is out of range.
+    #[error("{input} must be at most {max}, got {value}")]
+    Coefficient {
+        /// The coefficient's name.
+        input: &'static str,
+        /// The largest value that is supported.
+        max: Ticks,
+        /// What the caller passed.
+        value: Ticks,
+    },
+    /// A number of a generator is out of range.
+    #[error("{input} must be {bound}, got {value}")]
+    Parameter {
+        /// The parameter's name.
+        input: &'static str,
+        /// What it has to be.
+        bound: &'static str,
+        /// What the caller passed.
+        value: f64,
+    },
+    /// Requests are not in the order in which they arrive.
+    #[error(
+        "requests must be sorted by arrival: `{id}` (row {row}) arrives at {arrival}, \
+         the one before it at {before}"
+    )]
+    Unsorted {
+        /// The request that comes too late in the list.
+        id: RequestId,
+        /// Its position, from 1.
+        row: usize,
+        /// Its arrival.
+        arrival: Ticks,
+        /// The arrival of the request before it.
+        before: Ticks,
+    },
+    /// Two requests have the same id.
+    #[error("request ids must differ: `{id}` is in rows {first} and {second}")]
+    DuplicateId {
+        /// The id.
+        id: RequestId,
+        /// The position of its first use, from 1.
+        first: usize,
+        /// The position of its second use.
+        second: usize,
+    },
+    /// An instant or duration is longer than any run may be.
+    #[error("{input} must be at most {}, a hundred years, got {value}", Ticks::LONGEST_RUN)]
+    TimeOutOfRange {
+        /// What is too long.
+        input: &'static str,
+        /// Its value.
+        value: Ticks,
+    },
+    /// The clock of a run would pass its range.
+    #[error(
+        "a run must end within {}, a hundred years: the step times are too long",
+        Ticks::LONGEST_RUN
+    )]
+    RunTooLong,
+    /// A text does not follow its grammar.
+    #[error("{what} `{text}`: expected {expected}")]
+    Grammar {
+        /// What was being read, for example `step time`.
+        what: &'static str,
+        /// The text as it came.
+        text: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A policy asked a step for something that would break an invariant.
+    #[error("step {step} at {at}: {refusal}")]
+    Refused {
+        /// When the step would have started.
+        at: Ticks,
+        /// The step's number, from 1.
+        step: u64,
+        /// What was refused.
+        refusal: Refusal,
+    },
+}
+
+/// What a step refuses to a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// One more admission than the batch has room for.
+    #[error("cannot admit: {running} of at most {max} requests are running")]
+    BatchFull {
+        /// Requests in the batch.
+        running: u64,
+        /// The batch limit.
+        max: u64,
+    },
+    /// An admission with nothing in the queue.
+    #[error("cannot admit: no request is waiting")]
+    NothingWaiting,
+    /// A second helping in one step.
+    #[error("request `{id}` already has work in this step")]
+    ServedTwice {
+        /// The request.
+        id: RequestId,
+    },
+    /// A second helping for a whole group in one step.
+    #[error("a request in {stage} already has work in this step")]
+    GroupServedTwice {
+        /// The stage of the group.
+        stage: &'static str,
+    },
+    /// Work for a request in the wrong stage.
+    #[error("request `{id}` is not in {stage} at the start of this step")]
+    WrongStage {
+        /// The request.
+        id: RequestId,
+        /// The stage that the operation needs.
+        stage: &'static str,
+    },
+    /// A prefill of no tokens, or of more than the prompt has left.
+    #[error("a prefill of request `{id}` must take 1 to {left} tokens, got {tokens}")]
+    PrefillTokens {
+        /// The request.
+        id: RequestId,
+        /// Prompt tokens that are left.
+        left: u64,
+        /// What the policy asked for.
+        tokens: u64,
+    },
+    /// A chunk of no tokens for a whole group.
+    #[error("a prefill chunk must be at least 1 token, got 0")]
+    EmptyChunk,
+    /// A request position outside the workload.
+    #[error("position {position} is outside the workload of {len} requests")]
+    NoSuchRequest {
+        /// What the policy asked for.
+        position: usize,
+        /// Requests in the workload.
+        len: usize,
+    },
+}

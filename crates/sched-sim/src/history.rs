@@ -1,0 +1,145 @@
+//! What happened step by step, for those who want to know: stretches, and the batch history.
+
+use crate::step_time::{StepWork, StretchTime};
+use crate::time::Ticks;
+
+/// Consecutive steps of the same batch doing the same things.
+///
+/// Step j of it (from 0) did `work.after(j)` and took `time.step(j)`; nothing else happened
+/// between `start` and `end`. Everything about a run follows from its stretches and the instants
+/// of its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stretch {
+    /// When its first step started.
+    pub start: Ticks,
+    /// When its last step ended.
+    pub end: Ticks,
+    /// How many steps it has.
+    pub steps: u64,
+    /// The work of its first step.
+    pub work: StepWork,
+    /// The durations of its steps.
+    pub time: StretchTime,
+    /// Requests in the batch, with or without work in these steps.
+    pub running: u64,
+    /// Tokens that the batch held in KV before the first step.
+    pub held_tokens: u64,
+}
+
+impl Stretch {
+    /// How long it took.
+    #[must_use]
+    pub fn duration(&self) -> Ticks {
+        Ticks(self.end.0 - self.start.0)
+    }
+}
+
+/// Someone who watches a run.
+///
+/// An engine may cut the same steps into stretches as it likes; an observer must not depend on
+/// where the cuts are. `()` watches nothing and costs nothing.
+pub trait Observer {
+    /// The next stretch, in order of time.
+    fn stretch(&mut self, stretch: &Stretch) {
+        let _ = stretch;
+    }
+
+    /// Nothing ran from `from` to `to`: the clock jumped to the next arrival.
+    fn idle(&mut self, from: Ticks, to: Ticks) {
+        let _ = (from, to);
+    }
+}
+
+impl Observer for () {}
+
+impl<O: Observer + ?Sized> Observer for &mut O {
+    fn stretch(&mut self, stretch: &Stretch) {
+        (**self).stretch(stretch);
+    }
+
+    fn idle(&mut self, from: Ticks, to: Ticks) {
+        (**self).idle(from, to);
+    }
+}
+
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.0.stretch(stretch);
+        self.1.stretch(stretch);
+    }
+
+    fn idle(&mut self, from: Ticks, to: Ticks) {
+        self.0.idle(from, to);
+        self.1.idle(from, to);
+    }
+}
+
+/// Consecutive steps with the same numbers of decodes and prefills, or an idle gap of no steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchRun {
+    /// When it started.
+    pub start: Ticks,
+    /// How long it took.
+    pub duration: Ticks,
+    /// How many steps it has; 0 for an idle gap.
+    pub steps: u64,
+    /// Requests that decoded in each of its steps.
+    pub decodes: u64,
+    /// Prompt chunks in each of its steps.
+    pub prefills: u64,
+}
+
+/// The batch of every step, run-length encoded: the same for both engines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchHistory {
+    runs: Vec<BatchRun>,
+}
+
+impl BatchHistory {
+    /// An empty history.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The runs in order of time, idle gaps included.
+    #[must_use]
+    pub fn runs(&self) -> &[BatchRun] {
+        &self.runs
+    }
+
+    fn push(&mut self, next: BatchRun) {
+        if let Some(last) = self.runs.last_mut()
+            && (last.decodes, last.prefills) == (next.decodes, next.prefills)
+            && (last.steps == 0) == (next.steps == 0)
+        {
+            last.steps += next.steps;
+            last.duration = last.duration.after(next.duration);
+        } else {
+            self.runs.push(next);
+        }
+    }
+}
+
+impl Observer for BatchHistory {
+    fn stretch(&mut self, s: &Stretch) {
+        self.push(BatchRun {
+            start: s.start,
+            duration: s.duration(),
+            steps: s.steps,
+            decodes: s.work.decodes,
+            prefills: s.work.prefills,
+        });
+    }
+
+    fn idle(&mut self, from: Ticks, to: Ticks) {
+        self.push(BatchRun {
+            start: from,
+            duration: Ticks(to.0 - from.0),
+            steps: 0,
+            decodes: 0,
+            prefills: 0,
+        });
+    }
+}

@@ -1,0 +1,113 @@
+//! Policies: rules that fill one step.
+//!
+//! | policy | favours | can starve | which engine |
+//! |---|---|---|---|
+//! | [`DecodeFirst`] | streams that have begun (TPOT) | prompts (TTFT) | the walkthrough's scheduler |
+
+mod decode_first;
+
+pub use decode_first::DecodeFirst;
+pub(crate) use decode_first::limit;
+
+use crate::error::Result;
+use crate::step::Step;
+
+/// How long a decision provably repeats, so that the engine may skip.
+///
+/// It says: asked again at the start of each of the next `steps` steps, the policy would do the
+/// very same operations with the same numbers, as long as until then no request finishes, none
+/// completes its prompt, none has less than a whole chunk left and, if `arrivals` is set, none
+/// arrives. A decision that admits a request, or serves a last partial chunk, never repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// Steps with this decision, this one included.
+    pub steps: u64,
+    /// Whether an arrival would change it.
+    pub arrivals: bool,
+}
+
+impl Horizon {
+    /// This step alone.
+    pub const ONE: Self = Self { steps: 1, arrivals: true };
+    /// Until a request finishes, changes its stage, or arrives.
+    pub const UNTIL_ARRIVAL: Self = Self { steps: u64::MAX, arrivals: true };
+    /// Until a request finishes or changes its stage: nobody else could be admitted.
+    pub const UNTIL_CHANGE: Self = Self { steps: u64::MAX, arrivals: false };
+}
+
+/// A rule that fills one step through the operations of [`Step`].
+///
+/// It holds at most its own small memory (same history, same step): no clock, no random source.
+/// Only [`Step`] changes queues and counters, and refuses what would break an invariant.
+pub trait Policy {
+    /// Its name on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// Most requests in the batch, prefill and decode together; [`Step`] refuses more.
+    fn max_num_seqs(&self) -> u64;
+
+    /// Whether the step that ends a prompt already gives the first token (vLLM), or the next
+    /// decode step does (the walkthrough's scheduler, the default).
+    fn prefill_emits_first_token(&self) -> bool {
+        false
+    }
+
+    /// Decides one step.
+    ///
+    /// # Errors
+    ///
+    /// What [`Step`] refuses; a policy passes it on.
+    fn fill(&mut self, step: &mut Step<'_>) -> Result<()>;
+
+    /// How many steps the decision just made, in `step`, provably repeats.
+    ///
+    /// The default claims nothing. The reference engine never asks.
+    fn horizon(&self, step: &Step<'_>) -> Horizon {
+        let _ = step;
+        Horizon::ONE
+    }
+}
+
+impl<P: Policy + ?Sized> Policy for &mut P {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        (**self).max_num_seqs()
+    }
+
+    fn prefill_emits_first_token(&self) -> bool {
+        (**self).prefill_emits_first_token()
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        (**self).fill(step)
+    }
+
+    fn horizon(&self, step: &Step<'_>) -> Horizon {
+        (**self).horizon(step)
+    }
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        (**self).max_num_seqs()
+    }
+
+    fn prefill_emits_first_token(&self) -> bool {
+        (**self).prefill_emits_first_token()
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        (**self).fill(step)
+    }
+
+    fn horizon(&self, step: &Step<'_>) -> Horizon {
+        (**self).horizon(step)
+    }
+}

@@ -1,0 +1,232 @@
+//! A run: workload, policy and step time in; instants and totals out.
+
+use metrics_core::RequestTimeline;
+use metrics_core::timeline::{Outcome, TimelineFields};
+
+use crate::error::Result;
+use crate::history::Observer;
+use crate::policy::Policy;
+use crate::statistics::RunStatistics;
+use crate::step_time::StepTime;
+use crate::time::Ticks;
+use crate::workload::Workload;
+use crate::{engine, reference};
+
+/// When a run stops although requests are left; by default never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunLimits {
+    /// No step after this many.
+    pub max_steps: Option<u64>,
+    /// No step starts at this instant or later; one that has started runs to its end.
+    pub until: Option<Ticks>,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// Every request finished.
+    Completed,
+    /// [`RunLimits::max_steps`] was reached: the run is truncated.
+    StepLimit,
+    /// [`RunLimits::until`] was reached: the run is truncated.
+    TimeLimit,
+    /// The policy serves nobody, nobody else arrives, and requests are left: truncated.
+    Stalled,
+}
+
+impl RunEnd {
+    /// Whether requests are left: throughput of such a run has no meaning.
+    #[must_use]
+    pub const fn is_truncated(self) -> bool {
+        !matches!(self, Self::Completed)
+    }
+}
+
+/// The instants of one request; `None` for what did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestRecord {
+    pub(crate) scheduled: Ticks,
+    pub(crate) prompt_done: Ticks,
+    pub(crate) first_token: Ticks,
+    pub(crate) last_token: Ticks,
+}
+
+/// An instant that did not happen: one word instead of an option's two.
+const NEVER: Ticks = Ticks(u128::MAX);
+
+const fn known(at: Ticks) -> Option<Ticks> {
+    if at.0 == NEVER.0 { None } else { Some(at) }
+}
+
+impl RequestRecord {
+    pub(crate) const NEW: Self =
+        Self { scheduled: NEVER, prompt_done: NEVER, first_token: NEVER, last_token: NEVER };
+
+    /// The start of the first step in which it got tokens.
+    #[must_use]
+    pub const fn scheduled(&self) -> Option<Ticks> {
+        known(self.scheduled)
+    }
+
+    /// The end of the step that completed its prompt.
+    #[must_use]
+    pub const fn prompt_done(&self) -> Option<Ticks> {
+        known(self.prompt_done)
+    }
+
+    /// The end of the step that gave its first output token.
+    #[must_use]
+    pub const fn first_token(&self) -> Option<Ticks> {
+        known(self.first_token)
+    }
+
+    /// The end of the step that gave its last output token.
+    #[must_use]
+    pub const fn last_token(&self) -> Option<Ticks> {
+        known(self.last_token)
+    }
+}
+
+/// A request that was running when the run was truncated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Its position in the workload.
+    pub position: usize,
+    /// Prompt tokens computed.
+    pub prefilled: u64,
+    /// Output tokens made.
+    pub decoded: u64,
+}
+
+/// What a run gives: instants per request, totals, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunResult<'w> {
+    pub(crate) workload: &'w Workload,
+    pub(crate) records: Vec<RequestRecord>,
+    pub(crate) unfinished: Vec<Unfinished>,
+    pub(crate) statistics: RunStatistics,
+    pub(crate) end: RunEnd,
+}
+
+impl RunResult<'_> {
+    /// The instants of each request, in order of the workload.
+    #[must_use]
+    pub fn records(&self) -> &[RequestRecord] {
+        &self.records
+    }
+
+    /// The requests that were running at the end of a truncated run, in order of the workload.
+    #[must_use]
+    pub fn unfinished(&self) -> &[Unfinished] {
+        &self.unfinished
+    }
+
+    /// The totals.
+    #[must_use]
+    pub const fn statistics(&self) -> &RunStatistics {
+        &self.statistics
+    }
+
+    /// How the run ended.
+    #[must_use]
+    pub const fn end(&self) -> RunEnd {
+        self.end
+    }
+
+    /// The timeline of every request that arrived, in order of arrival, instants in whole
+    /// picoseconds from the start of the run; what is not finished is cut off.
+    ///
+    /// # Errors
+    ///
+    /// None that a run can cause: the checks of [`RequestTimeline::new`].
+    pub fn timelines(&self) -> metrics_core::Result<Vec<RequestTimeline>> {
+        let injected = usize::try_from(self.statistics.injected).unwrap_or(usize::MAX);
+        let mut cut_off = self.unfinished.iter().peekable();
+        let rows = self.workload.requests().iter().zip(&self.records).enumerate();
+        rows.take(injected)
+            .map(|(position, (r, record))| {
+                let completed = record.last_token().is_some();
+                let decoded = match cut_off.next_if(|u| u.position == position) {
+                    Some(u) => u.decoded,
+                    None if completed => r.output_tokens,
+                    None => 0,
+                };
+                RequestTimeline::new(TimelineFields {
+                    id: r.id.to_string(),
+                    arrival: Some(r.arrival.instant()),
+                    scheduled: record.scheduled().map(Ticks::instant),
+                    first_token: record.first_token().map(Ticks::instant),
+                    last_token: record.last_token().map(Ticks::instant),
+                    input_tokens: Some(r.input_tokens),
+                    output_tokens: Some(decoded),
+                    outcome: if completed { Outcome::Completed } else { Outcome::CutOff },
+                    ..TimelineFields::default()
+                })
+            })
+            .collect()
+    }
+}
+
+/// A run to be: what arrives, who decides, and what a step costs.
+///
+/// See the [crate] for an example.
+#[derive(Clone, Debug)]
+pub struct Simulation<'w, P, T> {
+    pub(crate) workload: &'w Workload,
+    pub(crate) policy: P,
+    pub(crate) step_time: T,
+    pub(crate) limits: RunLimits,
+}
+
+impl<'w, P: Policy, T: StepTime> Simulation<'w, P, T> {
+    /// A run of `workload` to its end.
+    pub const fn new(workload: &'w Workload, policy: P, step_time: T) -> Self {
+        let limits = RunLimits { max_steps: None, until: None };
+        Self { workload, policy, step_time, limits }
+    }
+
+    /// The same run, stopped by `limits`.
+    #[must_use]
+    pub fn limits(mut self, limits: RunLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Runs, skipping what has no events.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::Refused`](crate::SimError) if the policy breaks an invariant,
+    /// [`SimError::RunTooLong`](crate::SimError) if the clock passes its range.
+    pub fn run(self) -> Result<RunResult<'w>> {
+        engine::run(self, &mut ())
+    }
+
+    /// Runs, skipping what has no events, and shows each stretch to `observer`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulation::run`].
+    pub fn run_observed(self, observer: &mut impl Observer) -> Result<RunResult<'w>> {
+        engine::run(self, observer)
+    }
+
+    /// Runs every step for every request: the plain engine, with the same result.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulation::run`].
+    pub fn run_reference(self) -> Result<RunResult<'w>> {
+        reference::run(self, &mut ())
+    }
+
+    /// Runs every step for every request, and shows each step to `observer`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulation::run`].
+    pub fn run_reference_observed(self, observer: &mut impl Observer) -> Result<RunResult<'w>> {
+        reference::run(self, observer)
+    }
+}

@@ -1,0 +1,208 @@
+//! What a run adds up to, in exact integers.
+
+use crate::history::Stretch;
+use crate::time::Ticks;
+
+/// Totals of a run; both engines give the same ones, bit for bit.
+///
+/// A total named `…_time` is an area: requests times attoseconds. Ratios are taken at the end, as
+/// floats, by the methods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunStatistics {
+    /// The batch limit of the policy.
+    pub max_num_seqs: u64,
+    /// Requests of the workload.
+    pub requests: u64,
+    /// Requests that arrived before the run ended.
+    pub injected: u64,
+    /// Requests answered in full.
+    pub completed: u64,
+    /// Requests in the batch when the run ended.
+    pub running: u64,
+    /// Requests that had arrived and were not admitted when the run ended.
+    pub queued: u64,
+    /// Steps, each of which served somebody: waiting for an arrival is no step here.
+    pub steps: u64,
+    /// Steps in which a request was admitted, completed its prompt, or finished.
+    pub event_steps: u64,
+    /// Steps that only decoded.
+    pub decode_steps: u64,
+    /// Steps that carried prompt chunks, alone or beside decodes.
+    pub prefill_steps: u64,
+    /// The first arrival.
+    pub start: Ticks,
+    /// When the run ended.
+    pub end: Ticks,
+    /// The duration of all steps.
+    pub busy: Ticks,
+    /// Prompt tokens computed.
+    pub prefill_tokens: u64,
+    /// Output tokens made.
+    pub output_tokens: u64,
+    /// Sum over steps of the requests in the step.
+    pub served_steps: u128,
+    /// ∫ requests in the step dt.
+    pub served_time: u128,
+    /// ∫ requests that decode dt.
+    pub decode_time: u128,
+    /// ∫ prompt chunks dt.
+    pub prefill_time: u128,
+    /// ∫ requests in the system dt, queue included, taken along the clock.
+    pub in_system_time: u128,
+    /// ∫ requests in the batch dt, taken along the clock.
+    pub in_service_time: u128,
+    /// Σ time in the system, taken request by request (to the end of the run if cut off).
+    pub sojourn_time: u128,
+    /// Σ time since the start of the first step of a request, taken request by request.
+    pub service_time: u128,
+    /// Sum over steps of the context tokens that the decodes read.
+    pub kv_read_tokens: u128,
+    /// Sum over steps of the tokens in KV at the step's end, before finished requests leave.
+    pub kv_held_tokens: u128,
+    /// Most tokens in KV at the end of a step.
+    pub kv_held_max: u64,
+    /// Most requests waiting at the start of a step.
+    pub waiting_max: u64,
+}
+
+impl RunStatistics {
+    /// Adds a stretch, of which the last step had an event or not.
+    pub(crate) fn add(&mut self, s: &Stretch, event: bool) {
+        let w = &s.work;
+        let (k, dt) = (u128::from(s.steps), s.duration().0);
+        let served = w.requests();
+        self.steps += s.steps;
+        self.event_steps += u64::from(event);
+        if w.prefills == 0 {
+            self.decode_steps += s.steps;
+        } else {
+            self.prefill_steps += s.steps;
+        }
+        self.busy.0 += dt;
+        self.prefill_tokens += w.prefill_tokens * s.steps;
+        self.served_steps += k * u128::from(served);
+        self.decode_time += dt * u128::from(w.decodes);
+        self.prefill_time += dt * u128::from(w.prefills);
+        self.in_service_time += dt * u128::from(s.running);
+        let pairs = k * (k - 1) / 2;
+        self.kv_read_tokens += k * u128::from(w.decode_context) + pairs * u128::from(w.decodes);
+        let new = w.prefill_tokens + w.decodes;
+        self.kv_held_tokens += k * u128::from(s.held_tokens) + (pairs + k) * u128::from(new);
+        self.kv_held_max = self.kv_held_max.max(s.held_tokens + s.steps * new);
+    }
+
+    /// Fills what follows from the rest.
+    pub(crate) fn close(&mut self) {
+        self.served_time = self.decode_time + self.prefill_time;
+    }
+
+    /// From the first arrival to the end of the run.
+    #[must_use]
+    pub fn duration(&self) -> Ticks {
+        self.end.since(self.start).unwrap_or_default()
+    }
+
+    /// Time without a step since the first arrival.
+    #[must_use]
+    pub fn idle(&self) -> Ticks {
+        self.duration().since(self.busy).unwrap_or_default()
+    }
+
+    /// Requests that had not arrived when the run ended.
+    #[must_use]
+    pub fn not_arrived(&self) -> u64 {
+        self.requests - self.injected
+    }
+
+    /// Whether every request that arrived is accounted for.
+    #[must_use]
+    pub fn conserves_requests(&self) -> bool {
+        self.injected == self.completed + self.running + self.queued
+    }
+
+    /// Little's law on the sample path, queue included and in service, as equalities of integers:
+    /// the area under the number of requests is the sum of their times.
+    #[must_use]
+    pub fn littles_law_holds(&self) -> bool {
+        self.in_system_time == self.sojourn_time && self.in_service_time == self.service_time
+    }
+
+    /// Batch utilization by steps: Σ b / (T · B_max); `None` without steps.
+    #[must_use]
+    pub fn utilization_by_steps(&self) -> Option<f64> {
+        let slots = u128::from(self.steps) * u128::from(self.max_num_seqs);
+        ratio(self.served_steps, slots)
+    }
+
+    /// Batch utilization by time: ∫ b dt / (T · B_max), idle time included; `None` if no time
+    /// passed.
+    #[must_use]
+    pub fn utilization_by_time(&self) -> Option<f64> {
+        Some(ratio(self.served_time, self.duration().0)? / self.max_num_seqs as f64)
+    }
+
+    /// Mean number of requests in the system, queue included.
+    #[must_use]
+    pub fn mean_in_system(&self) -> Option<f64> {
+        ratio(self.in_system_time, self.duration().0)
+    }
+
+    /// Mean number of requests in the batch; this one compares with the batch limit.
+    #[must_use]
+    pub fn mean_in_service(&self) -> Option<f64> {
+        ratio(self.in_service_time, self.duration().0)
+    }
+
+    /// Mean number of requests that wait for admission.
+    #[must_use]
+    pub fn mean_waiting(&self) -> Option<f64> {
+        ratio(self.in_system_time.checked_sub(self.in_service_time)?, self.duration().0)
+    }
+
+    /// Mean number of prompt chunks being computed.
+    #[must_use]
+    pub fn mean_in_prefill(&self) -> Option<f64> {
+        ratio(self.prefill_time, self.duration().0)
+    }
+
+    /// Mean number of requests being decoded.
+    #[must_use]
+    pub fn mean_in_decode(&self) -> Option<f64> {
+        ratio(self.decode_time, self.duration().0)
+    }
+
+    /// Share of the time since the first arrival in which a step ran.
+    #[must_use]
+    pub fn busy_share(&self) -> Option<f64> {
+        ratio(self.busy.0, self.duration().0)
+    }
+
+    /// Prompt tokens computed per output token made.
+    #[must_use]
+    pub fn prefill_decode_ratio(&self) -> Option<f64> {
+        ratio(u128::from(self.prefill_tokens), u128::from(self.output_tokens))
+    }
+
+    /// Mean KV bytes that the decodes of a step read, at `bytes_per_token`.
+    #[must_use]
+    pub fn kv_read_bytes_per_step(&self, bytes_per_token: u64) -> Option<f64> {
+        Some(ratio(self.kv_read_tokens, u128::from(self.steps))? * bytes_per_token as f64)
+    }
+
+    /// Mean KV bytes that the batch holds at the end of a step, at `bytes_per_token`.
+    #[must_use]
+    pub fn kv_held_bytes_per_step(&self, bytes_per_token: u64) -> Option<f64> {
+        Some(ratio(self.kv_held_tokens, u128::from(self.steps))? * bytes_per_token as f64)
+    }
+
+    /// Most KV bytes that the batch ever holds, at `bytes_per_token`.
+    #[must_use]
+    pub fn kv_held_bytes_max(&self, bytes_per_token: u64) -> u128 {
+        u128::from(self.kv_held_max) * u128::from(bytes_per_token)
+    }
+}
+
+fn ratio(part: u128, whole: u128) -> Option<f64> {
+    if whole == 0 { None } else { Some(part as f64 / whole as f64) }
+}
