@@ -39,11 +39,11 @@ pub fn run<'w, P: Policy, T: StepTime>(
 
     let end = loop {
         run.take_arrivals();
+        batch.begin(run.arrived);
+        run.statistics.waiting_max = run.statistics.waiting_max.max(batch.waiting());
         if let Some(end) = run.ended() {
             break end;
         }
-        batch.begin(run.arrived);
-        run.statistics.waiting_max = run.statistics.waiting_max.max(batch.waiting());
         if batch.running == 0 && batch.waiting() == 0 {
             run.idle(0, observer);
             continue;
@@ -86,8 +86,8 @@ pub fn run<'w, P: Policy, T: StepTime>(
             held_tokens: batch.held_tokens(),
         };
         observer.stretch(&stretch);
-        let (event, completed) = batch.apply(&stretch, run.requests(), &mut run.records);
-        run.advance(&stretch, event, completed);
+        let finished = batch.apply(&stretch, run.requests(), &mut run.records);
+        run.advance(&stretch, finished);
     };
     let unfinished = batch.unfinished(run.requests());
     Ok(run.close(end, unfinished))
@@ -318,6 +318,9 @@ impl Skipping {
         if chunk != self.chunk {
             self.change_chunk(chunk, requests);
         }
+        if self.prefilling == 0 {
+            return;
+        }
         self.all_prefill = true;
         let (n, group) = (u128::from(chunk), u128::from(self.chunking));
         let w = &mut self.work;
@@ -386,15 +389,14 @@ impl Skipping {
         steps
     }
 
-    /// Runs the stretch; whether its last step had an event, and how many requests finished.
+    /// Runs the stretch; how many requests finished in its last step.
     fn apply(
         &mut self,
         stretch: &Stretch,
         requests: &[WorkloadRequest],
         records: &mut [RequestRecord],
-    ) -> (bool, u64) {
+    ) -> u64 {
         let running = self.running;
-        let mut event = !self.admitted.is_empty();
         let end = stretch.end;
         self.apply_decodes(stretch, records);
         while let Some((due, i)) = next(&mut self.finishes, &self.rows, Phase::Decode)
@@ -402,13 +404,11 @@ impl Skipping {
         {
             self.finishes.pop();
             self.finish(i, &requests[i as usize], &mut records[i as usize], end);
-            event = true;
         }
 
         self.prompt_held += stretch.steps * stretch.work.prefill_tokens;
         let mut complete = |batch: &mut Self, i: u32| {
             batch.complete(i, &requests[i as usize], &mut records[i as usize], end);
-            event = true;
         };
         for (i, tokens) in std::mem::take(&mut self.prefills) {
             let r = &requests[i as usize];
@@ -450,7 +450,7 @@ impl Skipping {
             }
         }
         self.admitted = admitted;
-        (event, running - self.running)
+        running - self.running
     }
 
     fn apply_decodes(&mut self, stretch: &Stretch, records: &mut [RequestRecord]) {

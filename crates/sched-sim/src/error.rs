@@ -48,7 +48,7 @@ pub enum SimError {
         value: u64,
     },
     /// A coefficient of a step time is out of range.
-    #[error("{input} must be at most {max}, got {value}")]
+    #[error("{input} must be at most {}, got {}", max.compact(), value.compact())]
     Coefficient {
         /// The coefficient's name.
         input: &'static str,
@@ -61,7 +61,7 @@ pub enum SimError {
     #[error("{input} must be {bound}, got {value}")]
     Parameter {
         /// The parameter's name.
-        input: &'static str,
+        input: String,
         /// What it has to be.
         bound: &'static str,
         /// What the caller passed.

@@ -32,6 +32,7 @@
 pub mod engine;
 pub mod error;
 pub mod history;
+pub mod load;
 pub mod policy;
 pub mod reference;
 pub mod request;
@@ -46,6 +47,7 @@ pub mod workload;
 
 pub use error::{Refusal, Result, SimError};
 pub use history::{BatchHistory, Observer, Stretch};
+pub use load::{LoadLevel, OfferedLoad};
 pub use policy::{DecodeFirst, Horizon, Policy};
 pub use request::Stage;
 pub use simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Unfinished};

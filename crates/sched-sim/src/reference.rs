@@ -32,11 +32,11 @@ pub fn run<'w, P: Policy, T: StepTime>(
 
     let end = loop {
         run.take_arrivals();
+        batch.begin(run.arrived);
+        run.statistics.waiting_max = run.statistics.waiting_max.max(batch.waiting());
         if let Some(end) = run.ended() {
             break end;
         }
-        batch.begin(run.arrived);
-        run.statistics.waiting_max = run.statistics.waiting_max.max(batch.waiting());
         if batch.rows.is_empty() && batch.waiting() == 0 {
             run.idle(0, observer);
             continue;
@@ -67,8 +67,8 @@ pub fn run<'w, P: Policy, T: StepTime>(
             held_tokens,
         };
         observer.stretch(&stretch);
-        let (event, completed) = batch.apply(run.now, stretch.end, &mut run.records);
-        run.advance(&stretch, event, completed);
+        let finished = batch.apply(run.now, stretch.end, &mut run.records);
+        run.advance(&stretch, finished);
     };
     let unfinished = batch.rows.iter().map(|r| Unfinished {
         position: r.position,
@@ -217,10 +217,9 @@ impl Plain {
         self.work.add_chunk(tokens, 0);
     }
 
-    /// Runs the step; whether it had an event, and how many requests finished.
-    fn apply(&mut self, start: Ticks, end: Ticks, records: &mut [RequestRecord]) -> (bool, u64) {
+    /// Runs the step; how many requests finished in it.
+    fn apply(&mut self, start: Ticks, end: Ticks, records: &mut [RequestRecord]) -> u64 {
         let before = self.rows.len();
-        let mut event = self.old < before;
         for row in &mut self.rows[self.old..] {
             records[row.position].scheduled = start;
         }
@@ -238,7 +237,6 @@ impl Plain {
                 row.prefilled += row.tokens;
                 row.tokens = 0;
                 if row.is_decoding() {
-                    event = true;
                     records[row.position].prompt_done = end;
                     if self.emits {
                         records[row.position].first_token = end;
@@ -251,7 +249,6 @@ impl Plain {
             }
         }
         self.rows.retain(|r| r.decoded < r.output);
-        let finished = before - self.rows.len();
-        (event || 0 < finished, finished as u64)
+        (before - self.rows.len()) as u64
     }
 }

@@ -67,12 +67,11 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Moves the clock past a stretch whose last step had an event or not.
-    pub fn advance(&mut self, stretch: &Stretch, event: bool, completed: u64) {
+    /// Moves the clock past a stretch, in whose last step some requests `finished`.
+    pub fn advance(&mut self, stretch: &Stretch, finished: u64) {
         let inside = self.arrived as u64 - self.statistics.completed;
         self.statistics.in_system_time += stretch.duration().0 * u128::from(inside);
-        self.statistics.add(stretch, event);
-        self.statistics.completed += completed;
+        self.statistics.add(stretch, finished);
         self.now = stretch.end;
     }
 

@@ -24,7 +24,7 @@ pub struct RunStatistics {
     pub queued: u64,
     /// Steps, each of which served somebody: waiting for an arrival is no step here.
     pub steps: u64,
-    /// Steps in which a request was admitted, completed its prompt, or finished.
+    /// Steps that carried a prompt chunk, or in which a request finished.
     pub event_steps: u64,
     /// Steps that only decoded.
     pub decode_steps: u64,
@@ -62,22 +62,24 @@ pub struct RunStatistics {
     pub kv_held_tokens: u128,
     /// Most tokens in KV at the end of a step.
     pub kv_held_max: u64,
-    /// Most requests waiting at the start of a step.
+    /// Most requests waiting at the start of a step, or at the end of the run.
     pub waiting_max: u64,
 }
 
 impl RunStatistics {
-    /// Adds a stretch, of which the last step had an event or not.
-    pub(crate) fn add(&mut self, s: &Stretch, event: bool) {
+    /// Adds a stretch, in whose last step some requests `finished`.
+    pub(crate) fn add(&mut self, s: &Stretch, finished: u64) {
         let w = &s.work;
         let (k, dt) = (u128::from(s.steps), s.duration().0);
         let served = w.requests();
         self.steps += s.steps;
-        self.event_steps += u64::from(event);
+        self.completed += finished;
         if w.prefills == 0 {
             self.decode_steps += s.steps;
+            self.event_steps += u64::from(0 < finished);
         } else {
             self.prefill_steps += s.steps;
+            self.event_steps += s.steps;
         }
         self.busy.0 += dt;
         self.prefill_tokens += w.prefill_tokens * s.steps;
@@ -139,7 +141,8 @@ impl RunStatistics {
     /// passed.
     #[must_use]
     pub fn utilization_by_time(&self) -> Option<f64> {
-        Some(ratio(self.served_time, self.duration().0)? / self.max_num_seqs as f64)
+        // Within 2^128: a run is below 2^92 ticks, a batch below 2^32 requests.
+        ratio(self.served_time, self.duration().0 * u128::from(self.max_num_seqs))
     }
 
     /// Mean number of requests in the system, queue included.

@@ -418,7 +418,11 @@ impl FromStr for Affine {
             if values[i].is_some() {
                 return Err(error(part, format!("`{name}` once")));
             }
-            values[i] = Some(time.parse::<Ticks>()?);
+            values[i] = Some(time.parse::<Ticks>().map_err(|e| match e {
+                // The part shows where in the text the time stands.
+                SimError::Grammar { expected, .. } => error(part, expected),
+                other => other,
+            })?);
         }
         let [base, prefill, decode, context, attention] = values.map(Option::unwrap_or_default);
         Self::new(Coefficients { base, prefill, decode, context, attention })

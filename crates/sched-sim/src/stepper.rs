@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::error::{Result, SimError};
 use crate::policy::limit;
 use crate::request::{Request, Stage};
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
 
 /// The source's decode-first scheduler.
 ///
@@ -102,7 +102,7 @@ impl Scheduler {
     /// # Errors
     ///
     /// [`SimError::DuplicateId`] for an id in use; [`SimError::RequestTokens`] for an answer of no
-    /// tokens.
+    /// tokens, or for more than [`Workload::LARGEST_TOKENS`] either way.
     pub fn submit(
         &mut self,
         id: impl Into<String>,
@@ -110,14 +110,13 @@ impl Scheduler {
         output_tokens: u64,
     ) -> Result<()> {
         let id = id.into();
-        if output_tokens == 0 {
-            return Err(SimError::RequestTokens {
-                input: "output_tokens",
-                id: RequestId::from(id),
-                min: 1,
-                max: u64::MAX,
-                value: 0,
-            });
+        let counts = [("input_tokens", input_tokens, 0), ("output_tokens", output_tokens, 1)];
+        for (input, value, min) in counts {
+            let max = Workload::LARGEST_TOKENS;
+            if !(min <= value && value <= max) {
+                let id = RequestId::from(id);
+                return Err(SimError::RequestTokens { input, id, min, max, value });
+            }
         }
         if !self.ids.insert(id.clone()) {
             let first = self.requests.iter().position(|r| r.id() == id).map_or(0, |i| i + 1);

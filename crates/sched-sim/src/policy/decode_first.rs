@@ -87,6 +87,10 @@ impl Policy for DecodeFirst {
         self.max_num_seqs
     }
 
+    fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
+        Some(input_tokens.div_ceil(self.chunk) + output_tokens)
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         step.decode_all()?;
         step.prefill_all(self.chunk)?;

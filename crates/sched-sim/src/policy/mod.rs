@@ -52,6 +52,13 @@ pub trait Policy {
         false
     }
 
+    /// For how many steps a request with these tokens keeps a slot of a full batch, if the policy
+    /// can say so without knowing the others; the load that a server can bear follows from it.
+    fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
+        let _ = (input_tokens, output_tokens);
+        None
+    }
+
     /// Decides one step.
     ///
     /// # Errors
@@ -81,6 +88,10 @@ impl<P: Policy + ?Sized> Policy for &mut P {
         (**self).prefill_emits_first_token()
     }
 
+    fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
+        (**self).slot_steps(input_tokens, output_tokens)
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         (**self).fill(step)
     }
@@ -101,6 +112,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn prefill_emits_first_token(&self) -> bool {
         (**self).prefill_emits_first_token()
+    }
+
+    fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
+        (**self).slot_steps(input_tokens, output_tokens)
     }
 
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {

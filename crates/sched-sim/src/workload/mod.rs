@@ -1,5 +1,9 @@
 //! What arrives: requests with their arrival and token counts, checked once.
 
+mod generate;
+
+pub use generate::{LogNormalLengths, PoissonWorkload, chat};
+
 use std::collections::HashMap;
 use std::fmt;
 
