@@ -1,0 +1,243 @@
+//! Random runs, and policies that use the operations one by one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use proptest::prelude::*;
+use sched_sim::{
+    Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, Policy, Result, RunLimits, RunResult,
+    Simulation, Stage, Step, StepTime, Ticks, Workload, WorkloadRequest,
+};
+
+/// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
+pub fn workload() -> impl Strategy<Value = Workload> {
+    let gap = prop_oneof![
+        4 => Just(0_u64),
+        4 => 1_u64..50_000_000,
+        2 => 50_000_000_u64..3_000_000_000,
+        1 => 3_000_000_000_u64..100_000_000_000,
+    ];
+    let input = prop_oneof![3 => 1_u64..10, 3 => 1_u64..400, 1 => 400_u64..20_000];
+    let output = prop_oneof![2 => Just(1_u64), 3 => 1_u64..8, 3 => 1_u64..200, 1 => 200_u64..3000];
+    prop::collection::vec((gap, input, output), 1..40).prop_map(|rows| {
+        let mut now = 0;
+        let requests = rows.into_iter().enumerate().map(|(i, (gap, input, output))| {
+            now += gap;
+            WorkloadRequest::new(i as u64, Ticks::from_nanoseconds(now), input, output)
+        });
+        Workload::new(requests.collect()).unwrap()
+    })
+}
+
+/// The source's linear form, and affine ones with and without an attention term; some are zero.
+pub fn step_time() -> impl Strategy<Value = Affine> {
+    let coefficient = |max: u128| prop_oneof![1 => Just(0), 4 => 0..max];
+    let ms = 1_000_000_000_000_000_u128;
+    prop_oneof![
+        (0..ms / 5, 0..10 * ms).prop_map(|(p, d)| {
+            Affine::linear(Ticks::from_attoseconds(p), Ticks::from_attoseconds(d)).unwrap()
+        }),
+        (
+            coefficient(20 * ms),
+            coefficient(ms / 10),
+            coefficient(ms),
+            coefficient(ms / 1000),
+            coefficient(1_000_000_000)
+        )
+            .prop_map(|(base, prefill, decode, context, attention)| {
+                let t = Ticks::from_attoseconds;
+                Affine::new(Coefficients {
+                    base: t(base),
+                    prefill: t(prefill),
+                    decode: t(decode),
+                    context: t(context),
+                    attention: t(attention / 2 * 2),
+                })
+                .unwrap()
+            }),
+    ]
+}
+
+pub fn decode_first() -> impl Strategy<Value = DecodeFirst> {
+    let batch = prop_oneof![3 => 1_u64..6, 2 => 1_u64..64];
+    let chunk = prop_oneof![1 => Just(1_u64), 3 => 1_u64..64, 3 => 64_u64..30_000];
+    (batch, chunk).prop_map(|(b, c)| DecodeFirst::new(b, c).unwrap())
+}
+
+pub fn limits() -> impl Strategy<Value = RunLimits> {
+    let max_steps = prop_oneof![3 => Just(None), 1 => (0_u64..300).prop_map(Some)];
+    let until = prop_oneof![
+        3 => Just(None),
+        1 => (0_u64..20_000_000_000).prop_map(|ns| Some(Ticks::from_nanoseconds(ns)))
+    ];
+    (max_steps, until).prop_map(|(max_steps, until)| RunLimits { max_steps, until })
+}
+
+/// Both engines must agree on everything; returns what they agree on.
+pub fn both<'w, P: Policy + Clone, T: StepTime + Clone>(
+    workload: &'w Workload,
+    policy: &P,
+    step_time: &T,
+    limits: RunLimits,
+) -> Result<(RunResult<'w>, BatchHistory), TestCaseError> {
+    let run = || Simulation::new(workload, policy.clone(), step_time.clone()).limits(limits);
+    let (mut fast_history, mut plain_history) = (BatchHistory::new(), BatchHistory::new());
+    let fast = run().run_observed(&mut fast_history).unwrap();
+    let plain = run().run_reference_observed(&mut plain_history).unwrap();
+    prop_assert_eq!(&fast, &plain);
+    prop_assert_eq!(&fast_history, &plain_history);
+    Ok((fast, fast_history))
+}
+
+/// Decode first again, said with the operations on single requests and without a horizon.
+#[derive(Clone, Debug)]
+pub struct OneByOne(pub DecodeFirst);
+
+impl Policy for OneByOne {
+    fn name(&self) -> &'static str {
+        "one-by-one"
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        self.0.max_num_seqs()
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        let mut prompts = Vec::new();
+        let mut at = None;
+        while let Some(p) = step.running_after(at) {
+            match step.stage(p) {
+                Some(Stage::Decode) => step.decode(p)?,
+                _ => prompts.push(p),
+            }
+            at = Some(p);
+        }
+        for p in prompts {
+            let left = step.prompt_left(p).unwrap();
+            step.prefill(p, left.min(self.0.chunk()))?;
+        }
+        while step.running() < self.max_num_seqs()
+            && let Some(w) = step.next_waiting()
+        {
+            step.admit(w.input_tokens.min(self.0.chunk()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A token budget shared in order of admission, where decodes may starve, the last prefill step
+/// gives the first token, and the horizon is claimed as far as it is true.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    pub max_num_seqs: u64,
+    pub tokens: u64,
+}
+
+impl Policy for Budget {
+    fn name(&self) -> &'static str {
+        "budget"
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        self.max_num_seqs
+    }
+
+    fn prefill_emits_first_token(&self) -> bool {
+        true
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        let mut left = self.tokens;
+        let mut at = None;
+        while 0 < left
+            && let Some(p) = step.running_after(at)
+        {
+            if step.stage(p) == Some(Stage::Decode) {
+                step.decode(p)?;
+                left -= 1;
+            } else {
+                let tokens = step.prompt_left(p).unwrap().min(left);
+                step.prefill(p, tokens)?;
+                left -= tokens;
+            }
+            at = Some(p);
+        }
+        while 0 < left
+            && step.running() < self.max_num_seqs
+            && let Some(w) = step.next_waiting()
+        {
+            let tokens = w.input_tokens.min(left);
+            step.admit(tokens)?;
+            left -= tokens;
+        }
+        Ok(())
+    }
+
+    fn horizon(&self, step: &Step<'_>) -> Horizon {
+        let used = step.work().prefill_tokens + step.work().decodes;
+        if used == self.tokens || step.running() == self.max_num_seqs {
+            Horizon::UNTIL_CHANGE
+        } else {
+            Horizon::UNTIL_ARRIVAL
+        }
+    }
+}
+
+/// Changes its chunk from step to step and leaves decodes or prompts out now and then.
+#[derive(Clone, Debug)]
+pub struct Moody {
+    pub max_num_seqs: u64,
+    pub chunks: Vec<u64>,
+    pub emits: bool,
+    pub step: usize,
+}
+
+impl Policy for Moody {
+    fn name(&self) -> &'static str {
+        "moody"
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        self.max_num_seqs
+    }
+
+    fn prefill_emits_first_token(&self) -> bool {
+        self.emits
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        let mood = self.chunks[self.step % self.chunks.len()];
+        self.step += 1;
+        if !mood.is_multiple_of(3) {
+            step.decode_all()?;
+        } else if let Some(p) = step.running_after(None)
+            && step.stage(p) == Some(Stage::Decode)
+        {
+            step.decode(p)?;
+        }
+        if mood.is_multiple_of(2) {
+            step.prefill_all(mood + 1)?;
+        } else if let Some(p) = step.running_after(None)
+            && step.stage(p) == Some(Stage::Prefill)
+        {
+            step.prefill(p, step.prompt_left(p).unwrap().min(mood))?;
+        }
+        if !mood.is_multiple_of(5)
+            && step.running() < self.max_num_seqs
+            && let Some(w) = step.next_waiting()
+        {
+            step.admit(w.input_tokens.min(mood))?;
+        }
+        if step.work().is_empty() {
+            // Serving nobody while somebody could be would end the run as stalled.
+            step.decode_all()?;
+            if step.work().is_empty() {
+                step.prefill_all(1)?;
+            }
+            if step.work().is_empty() && step.next_waiting().is_some() {
+                step.admit(1)?;
+            }
+        }
+        Ok(())
+    }
+}

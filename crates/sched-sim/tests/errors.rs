@@ -1,0 +1,224 @@
+//! What bad input is told, and what a policy may not do.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write;
+
+use sched_sim::stepper::Scheduler;
+use sched_sim::workload::{LogNormalLengths, PoissonWorkload, chat};
+use sched_sim::{
+    Affine, DecodeFirst, Policy, RateScale, Result, Simulation, Step, Ticks, Workload,
+    WorkloadRequest,
+};
+
+fn at(seconds: &str) -> Ticks {
+    Ticks::from_decimal_seconds(seconds).unwrap()
+}
+
+fn rows(rows: &[(&str, &str, u64, u64)]) -> Result<()> {
+    let request = |&(id, s, i, o): &(&str, &str, u64, u64)| WorkloadRequest::new(id, at(s), i, o);
+    Workload::new(rows.iter().map(request).collect()).map(|_| ())
+}
+
+/// One clause for each, naming the input, the bound and the value.
+#[test]
+fn bad_input_is_told_what_would_be_right() {
+    let results: Vec<Result<()>> = vec![
+        DecodeFirst::new(0, 512).map(|_| ()),
+        DecodeFirst::new(64, 0).map(|_| ()),
+        DecodeFirst::new(1 << 32, 1).map(|_| ()),
+        Scheduler::default().submit("r", 1, 0),
+        rows(&[("a", "2", 1, 1), ("b", "1.5", 1, 1)]),
+        rows(&[("a", "0", 1, 1), ("b", "0", 1, 1), ("a", "1", 1, 1)]),
+        rows(&[("a", "0", 1, 0)]),
+        rows(&[("a", "0", 1 << 40, 1)]),
+        Ticks::from_decimal_seconds("-1").map(|_| ()),
+        Ticks::from_decimal_seconds("1e40").map(|_| ()),
+        Ticks::from_decimal_seconds("1e-19").map(|_| ()),
+        Ticks::from_seconds(f64::NAN).map(|_| ()),
+        "0".parse::<RateScale>().map(|_| ()),
+        chat(10, -1.0, 1).generate().map(|_| ()),
+    ];
+    let mut text = String::new();
+    for result in results {
+        writeln!(text, "{}", result.unwrap_err()).unwrap();
+    }
+    insta::assert_snapshot!(text, @"
+    max_num_seqs must be at least 1, got 0
+    chunk must be at least 1, got 0
+    max_num_seqs must be at most 4294967295, got 4294967296
+    output_tokens of request `r` must be 1 to 4294967295, got 0
+    requests must be sorted by arrival: `b` (row 2) arrives at 1.5 s, the one before it at 2 s
+    request ids must differ: `a` is in rows 1 and 3
+    output_tokens of request `a` must be 1 to 4294967295, got 0
+    input_tokens of request `a` must be 1 to 4294967295, got 1099511627776
+    seconds `-1`: expected a time of at least 0
+    seconds `1e40`: expected at most 3153600000 s (a hundred years)
+    seconds `1e-19`: expected no digit finer than an attosecond (1e-18 s)
+    seconds `NaN`: expected a finite number of at least 0
+    rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`
+    rate_per_s must be from 1e-6 to 1e9 requests per second, got -1
+    ");
+}
+
+/// The grammar of a step time, each part by itself.
+#[test]
+fn bad_step_times_are_told_what_would_be_right() {
+    let mut text = String::new();
+    for step_time in [
+        "",
+        "8ms",
+        "base=8",
+        "base=8ms/token",
+        "prefill=60us",
+        "prefill=-60us/token",
+        "prefill=1e9s/token",
+        "prefill=5000s/token",
+        "speed=1ms",
+        "base=1ms,base=2ms",
+        "attention=2us/pair",
+        "attention=3as/pair",
+    ] {
+        let error = step_time.parse::<Affine>().unwrap_err();
+        writeln!(text, "{error}").unwrap();
+    }
+    insta::assert_snapshot!(text, @"
+    step time ``: expected NAME=TIME, for example `prefill=60us/token`
+    step time `8ms`: expected NAME=TIME, for example `prefill=60us/token`
+    step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`
+    step time `base=8ms/token`: expected a time per step, for example `base=8ms`
+    step time `prefill=60us`: expected a time/token, for example `prefill=60us/token`
+    step time `prefill=-60us/token`: expected a time of at least 0
+    prefill must be at most 1000s, got 1000000000s
+    prefill must be at most 1000s, got 5000s
+    step time `speed=1ms`: expected one of base, prefill, decode, context, attention
+    step time `base=2ms`: expected `base` once
+    attention must be at most 1us, got 2us
+    attention coefficient `3as/pair`: expected an even number of attoseconds, since the work holds half pairs
+    ");
+}
+
+#[test]
+fn lengths_out_of_range_are_named() {
+    let good = LogNormalLengths { median: 100.0, sigma: 1.0, min: 1, max: 1000 };
+    let mut text = String::new();
+    for bad in [
+        LogNormalLengths { median: 0.0, ..good },
+        LogNormalLengths { sigma: f64::INFINITY, ..good },
+        LogNormalLengths { min: 0, ..good },
+        LogNormalLengths { min: 2000, ..good },
+    ] {
+        let workload =
+            PoissonWorkload { requests: 1, rate_per_s: 1.0, input: good, output: bad, seed: 1 };
+        writeln!(text, "{}", workload.generate().unwrap_err()).unwrap();
+    }
+    insta::assert_snapshot!(text, @"
+    output.median must be above 0 and below 1e9, got 0
+    output.sigma must be from 0 to 10, got inf
+    output.min must be at least 1, got 0
+    output.max must be at least min and at most 4294967295, got 1000
+    ");
+}
+
+/// A policy made of one function, to try what a step refuses.
+#[derive(Clone, Copy)]
+struct Try(fn(&mut Step<'_>) -> Result<()>);
+
+impl Policy for Try {
+    fn name(&self) -> &'static str {
+        "try"
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        1
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        (self.0)(step)
+    }
+}
+
+/// Both engines refuse the same, with time and numbers.
+#[test]
+fn a_step_refuses_what_would_break_an_invariant() {
+    let workload = Workload::new(vec![
+        WorkloadRequest::new("a", Ticks::ZERO, 10, 3),
+        WorkloadRequest::new("b", Ticks::ZERO, 10, 1),
+    ]);
+    let workload = workload.unwrap();
+    let policies: [fn(&mut Step<'_>) -> Result<()>; 12] = [
+        |s| s.admit(5).and_then(|_| s.admit(5)).map(|_| ()),
+        |s| s.admit(11).map(|_| ()),
+        |s| s.admit(0).map(|_| ()),
+        |s| s.decode(0),
+        |s| s.decode(9),
+        |s| s.prefill_all(0),
+        |s| if s.running() == 0 { s.admit(5).map(|_| ()) } else { s.prefill(0, 6) },
+        |s| if s.running() == 0 { s.admit(5).map(|_| ()) } else { s.decode(0) },
+        |s| if s.running() == 0 { s.admit(10).map(|_| ()) } else { s.prefill(0, 1) },
+        |s| {
+            if s.running() == 0 {
+                return s.admit(10).map(|_| ());
+            }
+            s.decode_all()?;
+            s.decode(0)
+        },
+        |s| {
+            if s.running() == 0 {
+                return s.admit(5).map(|_| ());
+            }
+            s.prefill_all(2)?;
+            s.prefill_all(2)
+        },
+        |s| {
+            if s.running() == 0 {
+                return s.admit(10).map(|_| ());
+            }
+            s.decode(0)?;
+            s.decode_all()
+        },
+    ];
+    let step_time: Affine = "base=1ms".parse().unwrap();
+    let mut text = String::new();
+    for policy in policies {
+        let run = || Simulation::new(&workload, Try(policy), step_time);
+        let error = run().run().unwrap_err();
+        assert_eq!(run().run_reference().unwrap_err(), error);
+        writeln!(text, "{error}").unwrap();
+    }
+    insta::assert_snapshot!(text, @"
+    step 1 at 0 s: cannot admit: 1 of at most 1 requests are running
+    step 1 at 0 s: a prefill of request `a` must take 1 to 10 tokens, got 11
+    step 1 at 0 s: a prefill of request `a` must take 1 to 10 tokens, got 0
+    step 1 at 0 s: request `a` is not in decode at the start of this step
+    step 1 at 0 s: position 9 is outside the workload of 2 requests
+    step 1 at 0 s: a prefill chunk must be at least 1 token, got 0
+    step 2 at 0.001 s: a prefill of request `a` must take 1 to 5 tokens, got 6
+    step 2 at 0.001 s: request `a` is not in decode at the start of this step
+    step 2 at 0.001 s: request `a` is not in prefill at the start of this step
+    step 2 at 0.001 s: request `a` already has work in this step
+    step 2 at 0.001 s: a request in prefill already has work in this step
+    step 2 at 0.001 s: a request in decode already has work in this step
+    ");
+}
+
+/// Serving nobody is an end that says so, not a loop and not a result.
+#[test]
+fn a_policy_that_serves_nobody_stalls_the_run() {
+    let workload = Workload::new(vec![WorkloadRequest::new("a", at("1"), 10, 3)]).unwrap();
+    let step_time: Affine = "base=1ms".parse().unwrap();
+    let run = || Simulation::new(&workload, Try(|_| Ok(())), step_time);
+    let result = run().run().unwrap();
+    assert_eq!(result, run().run_reference().unwrap());
+    assert_eq!(result.end(), sched_sim::RunEnd::Stalled);
+    assert!(result.end().is_truncated());
+    assert_eq!((result.statistics().injected, result.statistics().queued), (1, 1));
+}
+
+/// 2³¹ steps of 1000 s would take 68,000 years.
+#[test]
+fn a_run_beyond_the_clock_is_refused() {
+    let workload = Workload::new(vec![WorkloadRequest::new("a", at("0"), 1, 1 << 31)]).unwrap();
+    let step_time: Affine = "base=1000s".parse().unwrap();
+    let run = Simulation::new(&workload, DecodeFirst::default(), step_time);
+    assert_eq!(run.run().unwrap_err(), sched_sim::SimError::RunTooLong);
+}
