@@ -6,7 +6,7 @@
 //! files and no clock, and gives the same bits on every machine.
 //!
 //! Two engines give the same result: the one that skips ([`engine`]), whose cost grows with
-//! events and not with tokens, and a plain loop over every step and request ([`reference`]),
+//! events and not with tokens, and a plain loop over every step and request ([`mod@reference`]),
 //! which is there to be believed. [`stepper`] is the learner's scheduler without a clock.
 //!
 //! # Examples

@@ -104,6 +104,8 @@ pub(crate) struct Plain {
     rows: Vec<Row>,
     /// How many of the rows were there before this step.
     old: usize,
+    /// Whether a prompt that was there before has work in this step.
+    prefills_served: bool,
     head: usize,
     arrived: usize,
     work: StepWork,
@@ -113,6 +115,7 @@ impl Plain {
     fn begin(&mut self, arrived: usize) {
         self.arrived = arrived;
         self.old = self.rows.len();
+        self.prefills_served = false;
         self.work = StepWork::default();
     }
 
@@ -166,7 +169,7 @@ impl Plain {
     }
 
     pub fn prefills_served(&self) -> bool {
-        self.rows[..self.old].iter().any(|r| !r.is_decoding() && r.served)
+        self.prefills_served
     }
 
     pub fn decode_all(&mut self) {
@@ -188,6 +191,7 @@ impl Plain {
     pub fn prefill_all(&mut self, chunk: u64, _: &[WorkloadRequest]) {
         for row in &mut self.rows[..self.old] {
             if !row.is_decoding() {
+                self.prefills_served = true;
                 row.served = true;
                 row.tokens = chunk.min(row.input - row.prefilled);
                 self.work.add_chunk(row.tokens, row.prefilled);
@@ -197,6 +201,7 @@ impl Plain {
 
     pub fn prefill(&mut self, position: usize, tokens: u64, _: &WorkloadRequest) {
         if let Some(row) = self.rows.iter_mut().find(|r| r.position == position) {
+            self.prefills_served = true;
             row.served = true;
             row.tokens = tokens;
             self.work.add_chunk(tokens, row.prefilled);
@@ -219,10 +224,10 @@ impl Plain {
 
     /// Runs the step; how many requests finished in it.
     fn apply(&mut self, start: Ticks, end: Ticks, records: &mut [RequestRecord]) -> u64 {
-        let before = self.rows.len();
         for row in &mut self.rows[self.old..] {
             records[row.position].scheduled = start;
         }
+        let mut finished = 0;
         for row in &mut self.rows {
             if !row.served {
                 continue;
@@ -246,9 +251,12 @@ impl Plain {
             }
             if row.decoded == row.output {
                 records[row.position].last_token = end;
+                finished += 1;
             }
         }
-        self.rows.retain(|r| r.decoded < r.output);
-        (before - self.rows.len()) as u64
+        if 0 < finished {
+            self.rows.retain(|r| r.decoded < r.output);
+        }
+        finished
     }
 }

@@ -3,8 +3,10 @@
 
 use std::fmt::Write;
 
+use metrics_core::{Outcome, RequestTimeline};
 use sched_sim::{
-    Affine, BatchHistory, DecodeFirst, RunResult, Simulation, Ticks, Workload, WorkloadRequest,
+    Affine, BatchHistory, DecodeFirst, RunEnd, RunLimits, RunResult, Simulation, Ticks, Workload,
+    WorkloadRequest,
 };
 
 /// 1 ms a step, 10 µs a prompt token, 10 µs a decode.
@@ -201,4 +203,50 @@ fn kv_of_one_request_is_counted_per_step() {
     assert_eq!(s.kv_held_bytes_per_step(100), Some(350.0));
     assert_eq!(s.kv_held_bytes_max(100), 500);
     assert_eq!(s.prefill_decode_ratio(), Some(1.5));
+}
+
+/// The chunks of a prompt of n tokens add up to n² / 2 attention pairs, whatever their size: at
+/// 40 ps a pair, 300 tokens take 45,000 · 40 ps = 1.8 µs, and a decode adds none.
+#[test]
+fn attention_of_a_prompt_does_not_depend_on_the_chunk() {
+    let workload = workload(&[("a", "0s", 300, 2)]);
+    let step_time: Affine = "attention=40ps/pair".parse().unwrap();
+    for chunk in [1, 7, 128, 300, 1000] {
+        let policy = DecodeFirst::new(1, chunk).unwrap();
+        let result = Simulation::new(&workload, policy, step_time).run().unwrap();
+        assert_eq!(result.statistics().busy, "1.8us".parse().unwrap());
+    }
+}
+
+/// The source's linear form: one after the other, requests take their service demand,
+/// N_in · c_prefill + N_out · c_decode = 100 · 20 µs + 3 · 10 ms = 32 ms each.
+#[test]
+fn linear_step_time_is_the_service_demand_of_the_source() {
+    let workload = workload(&[("a", "0s", 100, 3), ("b", "0s", 100, 3)]);
+    let step_time = Affine::linear("20us".parse().unwrap(), "10ms".parse().unwrap()).unwrap();
+    let policy = DecodeFirst::new(1, 30).unwrap();
+    let result = Simulation::new(&workload, policy, step_time).run().unwrap();
+    let last = |i: usize| result.records()[i].last_token();
+    assert_eq!((last(0), last(1)), (Some("32ms".parse().unwrap()), Some("64ms".parse().unwrap())));
+}
+
+/// By hand: cut at 2.5 s, the step that began at 2 s still ends at 3 s; `a` then has one of three
+/// tokens, `b` waits for its slot, `c` has not come. No step begins at 3 s.
+#[test]
+fn a_truncated_run_says_who_is_left() {
+    let workload = workload(&[("a", "0s", 2, 3), ("b", "1s", 1, 1), ("c", "9s", 1, 1)]);
+    let limits = RunLimits { until: Some("2500ms".parse().unwrap()), max_steps: None };
+    let step_time: Affine = "base=1s".parse().unwrap();
+    let run = Simulation::new(&workload, DecodeFirst::new(1, 1).unwrap(), step_time);
+    let result = run.limits(limits).run().unwrap();
+    let s = result.statistics();
+    assert_eq!((result.end(), s.end), (RunEnd::TimeLimit, "3s".parse().unwrap()));
+    assert_eq!((s.completed, s.running, s.queued, s.not_arrived()), (0, 1, 1, 1));
+    let left = result.unfinished()[0];
+    assert_eq!((left.position, left.prefilled, left.decoded), (0, 2, 1));
+    let timelines = result.timelines().unwrap();
+    let outcomes: Vec<_> = timelines.iter().map(RequestTimeline::outcome).collect();
+    assert_eq!(outcomes, [Outcome::CutOff, Outcome::CutOff]);
+    assert_eq!(timelines[0].ttft().unwrap().get(), 3.0);
+    assert_eq!(timelines[0].output_tokens(), Some(1));
 }
