@@ -31,6 +31,7 @@
 
 pub mod engine;
 pub mod error;
+pub mod floored;
 pub mod history;
 pub mod load;
 pub mod policy;
@@ -46,6 +47,7 @@ pub mod time;
 pub mod workload;
 
 pub use error::{Refusal, Result, SimError};
+pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};
 pub use load::{LoadLevel, OfferedLoad};
 pub use policy::{DecodeFirst, Horizon, Policy};

@@ -157,6 +157,8 @@ pub fn saturated_demand<P: Policy, T: StepTime>(
     let batch = policy.max_num_seqs() as f64;
     let per_step = |total: u128| total as f64 / slots as f64 * batch;
     let mean = MeanWork {
+        // A slot serves a chunk or a decode in every step.
+        prefills: per_step(slots - output.min(slots)),
         prefill_tokens: per_step(prompt),
         decodes: per_step(output),
         decode_context: per_step(context),

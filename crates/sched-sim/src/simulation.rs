@@ -134,37 +134,41 @@ impl RunResult<'_> {
         self.end
     }
 
-    /// The timeline of every request that arrived, in order of arrival, instants in whole
-    /// picoseconds from the start of the run; what is not finished is cut off.
+    /// The timeline of every request that arrived, in order of arrival; what is not finished is
+    /// cut off.
     ///
     /// # Errors
     ///
     /// None that a run can cause: the checks of [`RequestTimeline::new`].
     pub fn timelines(&self) -> metrics_core::Result<Vec<RequestTimeline>> {
+        self.timeline_fields().map(RequestTimeline::new).collect()
+    }
+
+    /// The fields of every timeline, as a file holds them: instants in whole picoseconds from the
+    /// start of the run.
+    pub fn timeline_fields(&self) -> impl Iterator<Item = TimelineFields> {
         let injected = usize::try_from(self.statistics.injected).unwrap_or(usize::MAX);
         let mut cut_off = self.unfinished.iter().peekable();
         let rows = self.workload.requests().iter().zip(&self.records).enumerate();
-        rows.take(injected)
-            .map(|(position, (r, record))| {
-                let completed = record.last_token().is_some();
-                let decoded = match cut_off.next_if(|u| u.position == position) {
-                    Some(u) => u.decoded,
-                    None if completed => r.output_tokens,
-                    None => 0,
-                };
-                RequestTimeline::new(TimelineFields {
-                    id: r.id.to_string(),
-                    arrival: Some(r.arrival.instant()),
-                    scheduled: record.scheduled().map(Ticks::instant),
-                    first_token: record.first_token().map(Ticks::instant),
-                    last_token: record.last_token().map(Ticks::instant),
-                    input_tokens: Some(r.input_tokens),
-                    output_tokens: Some(decoded),
-                    outcome: if completed { Outcome::Completed } else { Outcome::CutOff },
-                    ..TimelineFields::default()
-                })
-            })
-            .collect()
+        rows.take(injected).map(move |(position, (r, record))| {
+            let completed = record.last_token().is_some();
+            let decoded = match cut_off.next_if(|u| u.position == position) {
+                Some(u) => u.decoded,
+                None if completed => r.output_tokens,
+                None => 0,
+            };
+            TimelineFields {
+                id: r.id.to_string(),
+                arrival: Some(r.arrival.instant()),
+                scheduled: record.scheduled().map(Ticks::instant),
+                first_token: record.first_token().map(Ticks::instant),
+                last_token: record.last_token().map(Ticks::instant),
+                input_tokens: Some(r.input_tokens),
+                output_tokens: Some(decoded),
+                outcome: if completed { Outcome::Completed } else { Outcome::CutOff },
+                ..TimelineFields::default()
+            }
+        })
     }
 }
 

@@ -151,6 +151,8 @@ impl StretchTime {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MeanWork {
+    /// Mean number of prompt chunks.
+    pub prefills: f64,
     /// Mean P.
     pub prefill_tokens: f64,
     /// Mean B.
@@ -186,7 +188,7 @@ pub trait StepTime {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let whole = |x: f64| x.round() as u64;
         self.step(&StepWork {
-            prefills: u64::from(0.0 < mean.prefill_tokens),
+            prefills: whole(mean.prefills),
             prefill_tokens: whole(mean.prefill_tokens),
             decodes: whole(mean.decodes),
             decode_context: whole(mean.decode_context),
