@@ -52,13 +52,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{self, BufRead, Read};
 
 use metrics_core::timeline::{LARGEST_TOKENS, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline};
 use serde_json::value::RawValue;
 
 use crate::columns::{ColumnMap, Field, Target, TimeUnit, valid_fields};
+use crate::csv_table::{CsvTable, header_cells};
 use crate::detect::{Format, Options, Reader};
 use crate::error::{IoError, Place, Result, Spot, input_of, listed, shown};
 use crate::input::{Head, Input, Lines};
@@ -120,29 +120,6 @@ pub(crate) fn columns_of(head: &Head) -> Option<Vec<String>> {
     }
     let cells = header_cells(head.first_line());
     (1 < cells.len() && !head.text.trim_start().starts_with('[')).then_some(cells)
-}
-
-/// Whichever of comma, semicolon and tab stands most often in the header, outside quotes.
-fn delimiter_of(header: &str) -> u8 {
-    let count = |delimiter: u8| {
-        let mut quoted = false;
-        let outside = header.bytes().filter(|&b| {
-            quoted ^= b == b'"';
-            b == delimiter && !quoted
-        });
-        outside.count()
-    };
-    [b',', b';', b'\t'].into_iter().rev().max_by_key(|&d| count(d)).unwrap_or(b',')
-}
-
-/// The cells of a header line.
-fn header_cells(line: &str) -> Vec<String> {
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .delimiter(delimiter_of(line))
-        .from_reader(line.as_bytes());
-    let record = reader.records().next().and_then(std::result::Result::ok).unwrap_or_default();
-    record.iter().map(|c| c.trim().to_owned()).collect()
 }
 
 /// One value of a row.
@@ -502,40 +479,11 @@ fn describe(decided: Decided, slots: &Slots, run: &mut Run) {
     run.lacks("duration of the run", "our own timelines with `duration_s` in the header");
 }
 
-/// The bytes of a table, with a line end added at the end if there is none.
-struct Table {
-    inner: Box<dyn BufRead>,
-    last: u8,
-    /// Whether its end was seen.
-    ended: bool,
-}
-
-impl Read for Table {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(out)?;
-        if let Some([.., last]) = out.get(..n) {
-            self.last = *last;
-        } else if let Some(first) = out.first_mut()
-            && self.last != b'\n'
-        {
-            *first = b'\n';
-            self.last = b'\n';
-            return Ok(1);
-        }
-        self.ended |= n == 0;
-        Ok(n)
-    }
-}
-
 /// The requests of a CSV table, row by row, without holding the file.
 ///
 /// Ids are not compared: who needs that keeps them.
 pub struct CsvRows {
-    name: String,
-    reader: csv::Reader<Table>,
-    record: csv::ByteRecord,
-    /// How many cells a row has.
-    width: usize,
+    table: CsvTable,
     slots: Slots,
     /// Per field, the index of its column.
     indexes: [Option<usize>; Field::ALL.len()],
@@ -552,72 +500,31 @@ impl CsvRows {
     /// one that is there twice, [`IoError::MapTwice`] for two columns of one field,
     /// [`IoError::NothingMapped`] if no column is a field.
     pub fn new(input: Input, map: &ColumnMap) -> Result<Self> {
-        let name = &input.name.clone();
-        let delimiter = delimiter_of(input.head.first_line());
-        // A carriage return is dropped with the spaces around a cell. Were it a line end for the
-        // parser, as it is by default, lines would be counted one short.
-        let mut reader = csv::ReaderBuilder::new()
-            .delimiter(delimiter)
-            .terminator(csv::Terminator::Any(b'\n'))
-            .has_headers(false)
-            .flexible(true)
-            .from_reader(Table { inner: input.into_reader(), last: b'\n', ended: false });
-        let mut record = csv::ByteRecord::new();
-        let line = loop {
-            match next_record(name, &mut reader, &mut record)? {
-                Some(_) if is_blank(&record) => {}
-                Some(line) => break line,
-                None => {
-                    let at = Box::new(Place::file(name));
-                    let expected = "a header and one request a row".to_owned();
-                    return Err(IoError::Empty { at, expected });
-                }
-            }
-        };
-        let mut columns = Vec::with_capacity(record.len());
-        for cell in &record {
-            columns.push(cell_text(Spot::line(name, line), cell)?.to_owned());
-        }
-        let map = if map.is_empty() { map_by_names(name, &columns)? } else { map.clone() };
+        let table = CsvTable::open(input)?;
+        let (name, columns) = (table.name(), table.columns());
+        let map = if map.is_empty() { map_by_names(name, columns)? } else { map.clone() };
         let mut slots = Slots::default();
         let mut indexes = [None; Field::ALL.len()];
         for (target, column) in map.items() {
-            let mut places = columns.iter().enumerate().filter(|(_, c)| *c == column);
-            let Some((index, _)) = places.next() else {
+            let Some(index) = table.index_of(column)? else {
                 let at = Box::new(Place::file(name).key(column.clone()));
-                return Err(IoError::MissingColumn { at, known: listed(&columns) });
+                return Err(IoError::MissingColumn { at, known: listed(columns) });
             };
-            if places.next().is_some() {
-                let at = Box::new(Place::line(name, 1).key(column.clone()));
-                return Err(IoError::Repeated { at });
-            }
             indexes[target.field.slot()] = Some(index);
             slots.0[target.field.slot()] = Some(Slot { target: *target, column: column.clone() });
         }
-        let (name, width) = (name.clone(), columns.len());
-        Ok(Self { name, reader, record, width, slots, indexes, decided: Decided::default() })
+        Ok(Self { table, slots, indexes, decided: Decided::default() })
     }
 
     fn next_row(&mut self) -> Result<Option<Row>> {
-        let line = loop {
-            let Some(line) = next_record(&self.name, &mut self.reader, &mut self.record)? else {
-                return Ok(None);
-            };
-            if self.width == 1 || !is_blank(&self.record) {
-                break line;
-            }
-        };
-        let spot = Spot::line(&self.name, line);
-        if self.record.len() != self.width {
-            let (found, expected) = (self.record.len() as u64, self.width as u64);
-            return Err(IoError::Ragged { at: spot.place(), found, expected });
-        }
+        let Some(line) = self.table.advance()? else { return Ok(None) };
         let mut cells: Cells<'_> = std::array::from_fn(|_| None);
         for (cell, index) in cells.iter_mut().zip(self.indexes) {
-            if let Some(bytes) = index.and_then(|i| self.record.get(i)) {
-                *cell = Some(Cell::Bare(Cow::Borrowed(cell_text(spot, bytes)?)));
+            if let Some(index) = index {
+                *cell = Some(Cell::Bare(Cow::Borrowed(self.table.cell(line, index)?)));
             }
         }
+        let spot = Spot::line(self.table.name(), line);
         let row = RowReader { row: spot, slots: &self.slots, cells: &cells };
         let timeline = row.timeline(line, &mut self.decided)?;
         Ok(Some((line, timeline)))
@@ -668,48 +575,6 @@ fn nothing_mapped(name: &str, columns: &[String]) -> IoError {
         example: shown(columns.first().map_or("COLUMN", String::as_str)),
         valid: valid_fields(),
     }
-}
-
-/// A cell as text without the spaces around it.
-fn cell_text<'a>(spot: Spot<'_>, bytes: &'a [u8]) -> Result<&'a str> {
-    std::str::from_utf8(bytes).map(str::trim).map_err(|e| {
-        let offset = e.valid_up_to();
-        IoError::Encoding {
-            at: spot.place(),
-            offset: offset as u64,
-            found: format!("byte 0x{:02x} in a cell", bytes.get(offset).copied().unwrap_or(0)),
-        }
-    })
-}
-
-/// Reads the next record and says on which line it begins.
-fn next_record(
-    name: &str,
-    reader: &mut csv::Reader<Table>,
-    record: &mut csv::ByteRecord,
-) -> Result<Option<u64>> {
-    let more = reader.read_byte_record(record).map_err(|e| match e.kind() {
-        csv::ErrorKind::Io(e) => crate::input::unreadable(name, e),
-        _ => IoError::Unreadable { at: Box::new(Place::file(name)), reason: shown(&e.to_string()) },
-    })?;
-    if !more {
-        return Ok(None);
-    }
-    // The parser stands behind the record's line end, and has skipped empty lines before it.
-    let inside = record.as_slice().split(|&b| b == b'\n').count() as u64 - 1;
-    let end = reader.position().line();
-    // Every row ends in a line end: what ends with the file is a quote that was never closed.
-    if reader.get_ref().ended {
-        let at = Box::new(Place::line(name, end.saturating_sub(inside)));
-        return Err(IoError::Truncated { at, inside: "a quoted cell" });
-    }
-    let line = end.saturating_sub(1 + inside);
-    Ok(Some(line))
-}
-
-/// A line with nothing but spaces.
-fn is_blank(record: &csv::ByteRecord) -> bool {
-    record.len() == 1 && record.iter().all(|cell| cell.trim_ascii().is_empty())
 }
 
 /// The requests of JSON lines, line by line, without holding the file.

@@ -21,6 +21,7 @@
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 
 pub mod columns;
+mod csv_table;
 pub mod detect;
 pub mod error;
 pub mod generic;
