@@ -310,6 +310,55 @@ pub enum IoError {
         /// The fields to which a column can be mapped.
         valid: String,
     },
+    /// No column of a trace is known for a field that every request needs.
+    #[error(
+        "{at}: no column for {field}; the file has {columns}; map one, for example \
+         `--map {example}=COLUMN`; fields are {valid}"
+    )]
+    Unmapped {
+        /// The file.
+        at: Box<Place>,
+        /// The field.
+        field: &'static str,
+        /// The file's columns.
+        columns: String,
+        /// A left side for the map.
+        example: &'static str,
+        /// The fields to which a column can be mapped.
+        valid: String,
+    },
+    /// Requests that the simulator cannot take.
+    #[error("{at}: {source}")]
+    Workload {
+        /// The file.
+        at: Box<Place>,
+        /// Why.
+        source: Box<sched_sim::SimError>,
+    },
+    /// A file of ours, a scenario or a preset, that does not follow its format.
+    #[error("{at}: {problem}")]
+    Config {
+        /// The line and the key.
+        at: Box<Place>,
+        /// What was found and what would be right.
+        problem: String,
+    },
+    /// A name that is no preset.
+    #[error(
+        "`{name}` is no step-time preset; expected one of {known}, or coefficients such as `base=8ms,prefill=60us/token`"
+    )]
+    UnknownPreset {
+        /// The name.
+        name: String,
+        /// The known names.
+        known: String,
+    },
+    /// Something that the simulator cannot take.
+    #[error("{source}")]
+    Simulation {
+        /// Why.
+        source: sched_sim::SimError,
+    },
     /// An item of a column map without its two sides.
     #[error("column map `{item}`: expected FIELD=COLUMN, for example `ttft_ms=latency_first`")]
     MapSyntax {
@@ -360,8 +409,13 @@ impl IoError {
             | Self::Lengths { at, .. }
             | Self::DuplicateId { at, .. }
             | Self::NoRequests { at, .. }
-            | Self::NothingMapped { at, .. } => Some(at),
+            | Self::NothingMapped { at, .. }
+            | Self::Unmapped { at, .. }
+            | Self::Workload { at, .. }
+            | Self::Config { at, .. } => Some(at),
             Self::UnknownFormatName { .. }
+            | Self::UnknownPreset { .. }
+            | Self::Simulation { .. }
             | Self::MapSyntax { .. }
             | Self::MapField { .. }
             | Self::MapTwice { .. } => None,

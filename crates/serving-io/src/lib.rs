@@ -19,17 +19,25 @@
 //! - [`vllm`]: results of `vllm bench serve`
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
+//! - [`trace`]: what arrived, as a workload of the simulator
+//! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times
 
 pub mod columns;
+mod config;
 mod csv_table;
+mod decimal;
 pub mod detect;
 pub mod error;
 pub mod generic;
 pub mod input;
 mod json;
+pub mod preset;
 mod rows;
 pub mod run;
+pub mod scenario;
+pub mod simulation;
 pub mod timeline;
+pub mod trace;
 pub mod vllm;
 
 pub use columns::ColumnMap;

@@ -1,0 +1,166 @@
+//! Any trace: a CSV table or JSON lines, one request a row, with a [column map](crate::trace::map).
+//!
+//! CSV and JSON lines are read as [request logs](crate::generic) are. What differs: `arrival_s`
+//! (or another unit, or `arrival` with stamps), `input_tokens` and `output_tokens` are needed in
+//! every row, and nothing else but `id` is read. JSON numbers are read from their digits, so that
+//! `1700000000.1234567` loses none.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::csv_table::{CsvTable, header_cells};
+use crate::error::{IoError, Place, Result, Spot, listed};
+use crate::input::{Head, Input};
+use crate::json;
+use crate::trace::collect::{Collector, RowValues, Value};
+use crate::trace::map::{Columns, TraceField, TraceMap};
+use crate::trace::{TraceContent, TraceFormat, TraceOptions, TraceReader};
+
+/// The reader of JSON lines.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceJsonl;
+
+impl TraceReader for TraceJsonl {
+    fn format(&self) -> TraceFormat {
+        TraceFormat::Jsonl
+    }
+
+    fn recognizes(&self, head: &Head, options: &TraceOptions) -> bool {
+        head.is_json_object() && (!options.map.is_empty() || any_field(&head.keys))
+    }
+
+    fn read(&self, input: Input, options: &TraceOptions) -> Result<TraceContent> {
+        read_lines(input, &options.map)
+    }
+}
+
+/// The reader of CSV.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceCsv;
+
+impl TraceReader for TraceCsv {
+    fn format(&self) -> TraceFormat {
+        TraceFormat::Csv
+    }
+
+    fn recognizes(&self, head: &Head, options: &TraceOptions) -> bool {
+        if head.text.trim_start().starts_with(['{', '[']) {
+            return false;
+        }
+        let cells = header_cells(head.first_line());
+        any_field(&cells) || (!options.map.is_empty() && !cells.is_empty())
+    }
+
+    fn read(&self, input: Input, options: &TraceOptions) -> Result<TraceContent> {
+        let name = input.name.clone();
+        read_table(input, |columns| {
+            if options.map.is_empty() {
+                TraceMap::by_names(columns)?.columns(&name, columns)
+            } else {
+                options.map.columns(&name, columns)
+            }
+        })
+    }
+}
+
+/// Whether some name is a field that says more than an id does.
+fn any_field(names: &[String]) -> bool {
+    names.iter().any(|n| TraceField::named(n).is_some_and(|f| f != TraceField::Id))
+}
+
+/// Reads a table whose columns are found in its header.
+pub(super) fn read_table(
+    input: Input,
+    find: impl FnOnce(&[String]) -> Result<Columns>,
+) -> Result<TraceContent> {
+    let name = input.name.clone();
+    let mut table = CsvTable::open(input)?;
+    let columns = find(table.columns())?;
+    let place = |column: &str| {
+        table.index_of(column)?.ok_or_else(|| IoError::MissingColumn {
+            at: Box::new(Place::file(&name).key(column)),
+            known: listed(table.columns()),
+        })
+    };
+    let (arrival, input) = (place(&columns.arrival)?, place(&columns.input)?);
+    let output = place(&columns.output)?;
+    let id = columns.id.as_deref().map(place).transpose()?;
+    let mut rows = Collector::new(&name);
+    while let Some(line) = table.advance()? {
+        let cell = |index| Ok(Value { text: table.cell(line, index)?, quoted: false });
+        let row = RowValues {
+            line,
+            arrival: cell(arrival)?,
+            input: cell(input)?,
+            output: cell(output)?,
+            id: id.map(cell).transpose()?,
+        };
+        rows.row(&columns, &row)?;
+    }
+    rows.finish(columns.form)
+}
+
+/// Reads JSON lines; without a map, the keys of the first line say what is what.
+fn read_lines(input: Input, map: &TraceMap) -> Result<TraceContent> {
+    let name = input.name.clone();
+    let mut lines = input.into_lines();
+    let mut rows = Collector::new(&name);
+    let mut found: Option<Columns> = None;
+    while let Some((line, text)) = lines.next_line()? {
+        let object = json::object(&name, line, text)?.0;
+        if found.is_none() {
+            let keys: Vec<&str> = object.iter().map(|(k, _)| k.as_ref()).collect();
+            let by_names = if map.is_empty() { Some(TraceMap::by_names(&keys)?) } else { None };
+            let columns = by_names.as_ref().unwrap_or(map).columns(&name, &keys)?;
+            if let Some(key) = columns.all().find(|c| !keys.contains(c)) {
+                let at = Box::new(Place::line(&name, line).key(key));
+                return Err(IoError::MissingColumn { at, known: listed(&keys) });
+            }
+            found = Some(columns);
+        }
+        let Some(columns) = &found else { continue };
+        let value = |key: &str| value_of(Spot::line(&name, line), &object, key);
+        let (arrival, input) = (value(&columns.arrival)?, value(&columns.input)?);
+        let output = value(&columns.output)?;
+        let id = columns.id.as_deref().map(value).transpose()?;
+        let row = RowValues {
+            line,
+            arrival: as_value(&arrival),
+            input: as_value(&input),
+            output: as_value(&output),
+            id: id.as_ref().map(as_value),
+        };
+        rows.row(columns, &row)?;
+    }
+    let form = found.map(|c| c.form);
+    rows.finish(form.unwrap_or(crate::trace::map::ArrivalForm::Seconds))
+}
+
+/// The text of a JSON value, and whether it is a string.
+fn value_of<'a>(
+    row: Spot<'_>,
+    object: &[(Cow<'_, str>, &'a RawValue)],
+    key: &str,
+) -> Result<(Cow<'a, str>, bool)> {
+    let at = row.key(key);
+    let mut values = object.iter().filter(|(k, _)| k == key);
+    let Some((_, value)) = values.next() else { return Ok((Cow::Borrowed(""), false)) };
+    if values.next().is_some() {
+        return Err(IoError::Repeated { at: at.place() });
+    }
+    let raw = value.get();
+    if !raw.starts_with('"') {
+        return Ok((Cow::Borrowed(raw), false));
+    }
+    let text = serde_json::from_str::<String>(raw).map_err(|_| IoError::Value {
+        at: at.place(),
+        found: json::raw(value),
+        expected: "a text".to_owned(),
+    })?;
+    Ok((Cow::Owned(text), true))
+}
+
+fn as_value<'a>((text, quoted): &'a (Cow<'_, str>, bool)) -> Value<'a> {
+    Value { text, quoted: *quoted }
+}

@@ -1,0 +1,247 @@
+//! Which column of a trace holds which field: the left sides of `--map input_tokens=prompt`.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `arrival_s`, `_ms`, `_us`, `_ns`, `_ps` | when the request arrived, a number on any clock |
+//! | `arrival` | the same as a time stamp, `2023-11-16 18:15:46.6805900` |
+//! | `input_tokens`, `output_tokens` | token counts |
+//! | `id` | the request's name; without it, its line |
+
+use crate::error::{IoError, Place, Result, listed, shown};
+
+/// A field of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TraceField {
+    /// When the request arrived.
+    Arrival(ArrivalForm),
+    /// Tokens of the prompt.
+    InputTokens,
+    /// Tokens of the answer.
+    OutputTokens,
+    /// The request's name.
+    Id,
+}
+
+/// How an arrival is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrivalForm {
+    /// As a time stamp.
+    Stamp,
+    /// As a number of seconds.
+    Seconds,
+    /// As a number of milliseconds.
+    Milliseconds,
+    /// As a number of microseconds.
+    Microseconds,
+    /// As a number of nanoseconds.
+    Nanoseconds,
+    /// As a number of picoseconds.
+    Picoseconds,
+}
+
+impl ArrivalForm {
+    /// All forms.
+    pub const ALL: [Self; 6] = [
+        Self::Stamp,
+        Self::Seconds,
+        Self::Milliseconds,
+        Self::Microseconds,
+        Self::Nanoseconds,
+        Self::Picoseconds,
+    ];
+
+    /// The field's name in this form.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Stamp => "arrival",
+            Self::Seconds => "arrival_s",
+            Self::Milliseconds => "arrival_ms",
+            Self::Microseconds => "arrival_us",
+            Self::Nanoseconds => "arrival_ns",
+            Self::Picoseconds => "arrival_ps",
+        }
+    }
+
+    /// What a number counts; `None` for a stamp.
+    pub(super) const fn unit(self) -> Option<&'static str> {
+        match self {
+            Self::Stamp => None,
+            Self::Seconds => Some("seconds"),
+            Self::Milliseconds => Some("milliseconds"),
+            Self::Microseconds => Some("microseconds"),
+            Self::Nanoseconds => Some("nanoseconds"),
+            Self::Picoseconds => Some("picoseconds"),
+        }
+    }
+
+    /// The unit in attoseconds, as a power of ten; a stamp is in none.
+    pub(super) const fn power(self) -> i32 {
+        match self {
+            Self::Stamp | Self::Seconds => 18,
+            Self::Milliseconds => 15,
+            Self::Microseconds => 12,
+            Self::Nanoseconds => 9,
+            Self::Picoseconds => 6,
+        }
+    }
+}
+
+impl TraceField {
+    /// The field of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "input_tokens" => Some(Self::InputTokens),
+            "output_tokens" => Some(Self::OutputTokens),
+            "id" => Some(Self::Id),
+            _ => ArrivalForm::ALL.into_iter().find(|a| a.field() == name).map(Self::Arrival),
+        }
+    }
+
+    /// Its name without a unit.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arrival(_) => "arrival",
+            Self::InputTokens => "input_tokens",
+            Self::OutputTokens => "output_tokens",
+            Self::Id => "id",
+        }
+    }
+}
+
+/// The left sides that a map can have, for messages.
+#[must_use]
+pub fn valid_trace_fields() -> String {
+    listed(["arrival_s|_ms|_us|_ns|_ps", "arrival", "input_tokens", "output_tokens", "id"])
+}
+
+/// Which column holds which field.
+///
+/// Empty by default: then the columns that have a field's name are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceMap {
+    items: Vec<(TraceField, String)>,
+}
+
+impl TraceMap {
+    /// A map from its items `FIELD=COLUMN`. What follows the first `=` is the column's name.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::MapSyntax`] for an item without two sides, [`IoError::MapField`] for a left side
+    /// that is no field, [`IoError::MapTwice`] for a field with two columns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use serving_io::trace::TraceMap;
+    ///
+    /// let map = TraceMap::parse(["arrival_ms=t", "input_tokens=prompt", "output_tokens=answer"])?;
+    /// assert_eq!(map.items().len(), 3);
+    /// assert!(TraceMap::parse(["ttft_ms=x"]).is_err()); // a trace has no latencies
+    /// # Ok::<(), serving_io::IoError>(())
+    /// ```
+    pub fn parse<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Result<Self> {
+        let mut map = Self::default();
+        for item in items {
+            let item = item.as_ref();
+            let (field, column) = item
+                .split_once('=')
+                .map(|(f, c)| (f.trim(), c.trim()))
+                .filter(|(f, c)| !f.is_empty() && !c.is_empty())
+                .ok_or_else(|| IoError::MapSyntax { item: shown(item) })?;
+            let target = TraceField::named(field).ok_or_else(|| IoError::MapField {
+                item: shown(item),
+                field: shown(field),
+                valid: valid_trace_fields(),
+            })?;
+            map.add(target, column, item)?;
+        }
+        Ok(map)
+    }
+
+    /// Adds one column; `item` is what a message shows.
+    pub(super) fn add(&mut self, field: TraceField, column: &str, item: &str) -> Result<()> {
+        if let Some((_, other)) = self.items.iter().find(|(f, _)| f.name() == field.name()) {
+            return Err(IoError::MapTwice {
+                item: shown(item),
+                field: field.name(),
+                column: shown(other),
+            });
+        }
+        self.items.push((field, column.to_owned()));
+        Ok(())
+    }
+
+    /// The fields and their columns, in the order given.
+    #[must_use]
+    pub fn items(&self) -> &[(TraceField, String)] {
+        &self.items
+    }
+
+    /// Whether nothing is mapped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The columns whose names are fields.
+    pub(super) fn by_names<S: AsRef<str>>(columns: &[S]) -> Result<Self> {
+        let mut map = Self::default();
+        for column in columns.iter().map(AsRef::as_ref) {
+            if let Some(field) = TraceField::named(column) {
+                map.add(field, column, column)?;
+            }
+        }
+        Ok(map)
+    }
+
+    /// The columns of a file, in the order arrival, input, output, id.
+    pub(super) fn columns<S: AsRef<str>>(&self, file: &str, known: &[S]) -> Result<Columns> {
+        let of = |name: &str| self.items.iter().find(|(f, _)| f.name() == name);
+        let needed = |name| of(name).ok_or_else(|| unmapped(file, name, known));
+        let (arrival, column) = needed("arrival")?;
+        let TraceField::Arrival(form) = *arrival else {
+            return Err(unmapped(file, "arrival", known));
+        };
+        Ok(Columns {
+            form,
+            arrival: column.clone(),
+            input: needed("input_tokens")?.1.clone(),
+            output: needed("output_tokens")?.1.clone(),
+            id: of("id").map(|(_, c)| c.clone()),
+        })
+    }
+}
+
+/// What to say where no column is known for a field that every trace needs.
+pub(super) fn unmapped<S: AsRef<str>>(file: &str, field: &'static str, columns: &[S]) -> IoError {
+    let example = if field == "arrival" { "arrival_s" } else { field };
+    IoError::Unmapped {
+        at: Box::new(Place::file(file)),
+        field,
+        columns: listed(columns),
+        example,
+        valid: valid_trace_fields(),
+    }
+}
+
+/// The columns of one file.
+#[derive(Clone, Debug)]
+pub(super) struct Columns {
+    pub(super) form: ArrivalForm,
+    pub(super) arrival: String,
+    pub(super) input: String,
+    pub(super) output: String,
+    pub(super) id: Option<String>,
+}
+
+impl Columns {
+    /// Their names.
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+        let needed = [&self.arrival, &self.input, &self.output];
+        needed.into_iter().chain(&self.id).map(String::as_str)
+    }
+}

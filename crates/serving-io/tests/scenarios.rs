@@ -1,0 +1,266 @@
+//! Scenario files, presets, and what a simulated run looks like as a file.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+use std::io::Cursor;
+use std::path::Path;
+
+use insta::assert_snapshot;
+use sched_sim::{DecodeFirst, RunResult, Simulation, Ticks, Workload};
+use serving_io::preset::{self, Preset};
+use serving_io::scenario::{Scenario, StepTimeSource, Variant, WorkloadSource};
+use serving_io::simulation;
+use serving_io::timeline::Header;
+use serving_io::trace::{TraceOptions, read_trace};
+use serving_io::{Options, read};
+
+fn scenario(name: &str) -> Scenario {
+    let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let scenario = Scenario::read_path(Path::new(&path)).unwrap();
+    assert_eq!(scenario.name, name);
+    scenario
+}
+
+/// A variant of a scenario whose requests are listed, run to its end.
+fn run<R>(
+    name: &str,
+    variant: &str,
+    then: impl FnOnce(&Workload, &RunResult<'_>, &Variant) -> R,
+) -> R {
+    let scenario = scenario(name);
+    let variant = scenario.variants.iter().find(|v| v.name == variant).unwrap();
+    let WorkloadSource::Requests(requests) = &scenario.workload else { panic!("no list") };
+    let StepTimeSource::Affine(step_time) = variant.step_time else { panic!("no coefficients") };
+    let workload = requests.scale_rate(variant.rate_scale).unwrap();
+    let policy = DecodeFirst::new(variant.max_num_seqs, variant.chunk).unwrap();
+    let result = Simulation::new(&workload, policy, step_time).run().unwrap();
+    then(&workload, &result, variant)
+}
+
+/// TTFT, TPOT and whether the SLO is met, per request, and output tokens per second.
+fn figures(name: &str, variant: &str) -> String {
+    run(name, variant, |_, result, variant| {
+        let mut out = Vec::new();
+        for t in result.timelines().unwrap() {
+            let m = t.metrics().unwrap();
+            let (ttft, tpot) = (m.ttft.get() * 1e3, m.tpot.get() * 1e3);
+            let met = if variant.slo.is_met_by(&m) { "met" } else { "missed" };
+            out.push(format!("{} {ttft:.1} {tpot:.2} {met}", t.id()));
+        }
+        let s = result.statistics();
+        let rate = s.output_tokens as f64 / s.end.seconds();
+        format!("{}; {rate:.1} tok/s", out.join(", "))
+    })
+}
+
+/// The numbers are worked out by hand in the comment of each file.
+#[test]
+fn the_three_trade_offs_come_out_as_worked_by_hand() {
+    assert_snapshot!(figures("larger-chunk", "chunk-128"), @"stream 31.0 23.80 met, long 204.4 11.00 missed; 33.3 tok/s");
+    assert_snapshot!(figures("larger-chunk", "chunk-1024"), @"stream 31.0 31.88 missed, long 131.4 12.00 met; 42.0 tok/s");
+    assert_snapshot!(figures("more-decodes", "rate-1"), @"a 20.0 10.00 met, b 20.0 10.00 met, c 20.0 10.00 met, d 20.0 10.00 met, e 20.0 10.00 met, f 20.0 10.00 met; 96.0 tok/s");
+    assert_snapshot!(figures("more-decodes", "rate-2"), @"a 20.0 10.00 met, b 20.0 10.00 met, c 30.0 10.00 missed, d 30.0 10.00 missed, e 40.0 10.00 missed, f 40.0 10.00 missed; 141.2 tok/s");
+    assert_snapshot!(figures("throughput-hides-latency", "batch-2"), @"a 30.0 20.00 met, b 30.0 20.00 met, c 140.0 20.00 met, d 140.0 20.00 met; 90.9 tok/s");
+    assert_snapshot!(figures("throughput-hides-latency", "batch-4"), @"a 40.0 30.00 missed, b 40.0 30.00 missed, c 40.0 30.00 missed, d 40.0 30.00 missed; 125.0 tok/s");
+}
+
+#[test]
+fn every_scenario_of_the_folder_can_be_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    for name in &names {
+        assert!(2 <= scenario(name).variants.len(), "{name} compares nothing");
+    }
+    assert!(names.contains(&Scenario::built_in().unwrap().name));
+}
+
+const SOUND: &str = r#"schema_version = 1
+name = "s"
+title = { en = "t", zh = "t" }
+about = { en = "a", zh = "a" }
+
+[workload.poisson]
+requests = 10
+rate_per_s = 2.5
+seed = 7
+input_tokens = { mean = 100, sigma = 1, min = 1, max = 1000 }
+output_tokens = { median = 50, sigma = 0, min = 1, max = 1000 }
+
+[settings]
+max_num_seqs = 8
+chunk = 128
+step_time = "base=8ms,prefill=60us/token"
+"#;
+
+#[test]
+fn a_mean_is_the_mean_of_the_lognormal() {
+    let WorkloadSource::Poisson(load) = Scenario::parse("s", SOUND).unwrap().workload else {
+        panic!("not drawn")
+    };
+    // The mean is median · exp(1/2).
+    assert!((load.input.median * 0.5_f64.exp() - 100.0).abs() < 1e-10);
+    assert_eq!(load.output.median, 50.0);
+}
+
+#[test]
+fn without_variants_the_settings_are_the_only_one() {
+    let scenario = Scenario::parse("s", SOUND).unwrap();
+    assert_eq!(scenario.variants.len(), 1);
+    assert_eq!(
+        (scenario.variants[0].name.as_str(), scenario.variants[0].policy.as_str()),
+        ("s", "decode-first")
+    );
+    assert!(scenario.variants[0].slo.is_empty());
+}
+
+/// What is said after this part of a sound scenario is replaced.
+fn fault(old: &str, new: &str) -> String {
+    assert!(SOUND.contains(old), "{old}");
+    let error = Scenario::parse("s.toml", &SOUND.replacen(old, new, 1)).unwrap_err().to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn faults_of_a_scenario_name_line_and_key() {
+    assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
+    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `step_time`, `slo`, `rate_scale`");
+    assert_snapshot!(fault("chunk = 128\n", ""), @"s.toml, line 13, `settings`: no `chunk`: give it in [settings] or in each variant");
+    assert_snapshot!(fault("chunk = 128", "chunk = 0"), @"s.toml, line 15, `chunk`: found 0, expected 1 to 4294967295");
+    assert_snapshot!(fault("chunk = 128", "chunk = \"128\""), @r#"s.toml, line 15, `chunk`: invalid type: string "128", expected a whole number of at least 0"#);
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\npolicy = \"fifo\""), @"s.toml, line 16, `policy`: found fifo, expected a policy: `decode-first`");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
+    assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
+    assert_snapshot!(fault("base=8ms,prefill=60us/token", "h100"), @"s.toml, line 16, `step_time`: `h100` is no step-time preset; expected one of `llama-3.1-8b-h100-sxm`, `llama-3.1-8b-h200-sxm`, `llama-3.1-8b-b200-sxm`, `llama-3.1-8b-a100-sxm`, `llama-3.1-8b-l40s`, `llama-3.1-70b-h100-sxm-tp4`, `llama-3.1-70b-h100-sxm-tp8`, `llama-3.1-70b-h200-sxm-tp4`, `llama-3.1-70b-a100-sxm-tp4`, `qwen3-8b-h100-sxm`, `qwen3-32b-h100-sxm-tp2`, or coefficients such as `base=8ms,prefill=60us/token`");
+    assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = 0"), @"s.toml, line 8, `rate_per_s`: found 0, expected from 1e-6 to 1e9 requests per second");
+    assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = nan"), @"s.toml, line 8, `rate_per_s`: found NaN, expected from 1e-6 to 1e9 requests per second");
+    assert_snapshot!(fault("mean = 100", "mean = 100, median = 5"), @"s.toml, line 10, `input_tokens`: expected either `median` or `mean`");
+    assert_snapshot!(fault("sigma = 1,", "sigma = -1,"), @"s.toml, line 10, `input_tokens`: found -1, expected a sigma from 0 to 10");
+    assert_snapshot!(fault("max = 1000", "max = 0"), @"s.toml, line 10, `input_tokens`: found 0, expected a length from `min` to 4294967295 tokens");
+    assert_snapshot!(fault("[workload.poisson]", "[workload]\ntrace = \"t.csv\"\n[workload.poisson]"), @"s.toml, line 6, `workload`: expected exactly one of `poisson`, `requests`, `trace`");
+    assert_snapshot!(fault("name = \"s\"", "name = \"s s\""), @"s.toml, line 2, `name`: found s s, expected letters, digits, `.`, `_` and `-`");
+    assert_snapshot!(fault("name = \"s\"\n", ""), @"s.toml, line 1: missing field `name`");
+    assert_snapshot!(fault("requests = 10", "requests = 10 20"), @"s.toml, line 7, `requests`: string values must be quoted, expected literal string");
+    let poisson =
+        &SOUND[SOUND.find("[workload.poisson]").unwrap()..SOUND.find("[settings]").unwrap()];
+    let row = |id: &str, at: &str, n: u64| {
+        format!(
+            "[[workload.requests]]\nid = \"{id}\"\nat = \"{at}\"\ninput_tokens = {n}\noutput_tokens = 1\n"
+        )
+    };
+    let first = row("a", "1ms", 5);
+    assert_snapshot!(fault(poisson, &(first.clone() + &row("b", "0s", 5))), @"s.toml, line 11, `workload.requests`: requests must be sorted by arrival: `b` (row 2) arrives at 0 s, the one before it at 0.001 s");
+    assert_snapshot!(fault(poisson, &(first.clone() + &row("a", "1ms", 5))), @"s.toml, line 11, `workload.requests`: request ids must differ: `a` is in rows 1 and 2");
+    assert_snapshot!(fault(poisson, &(first.clone() + &row("b", "1ms", 0))), @"s.toml, line 11, `workload.requests`: input_tokens of request `b` must be 1 to 4294967295, got 0");
+    assert_snapshot!(fault(poisson, &(first + &row("b", "1", 5))), @"s.toml, line 13, `at`: duration `1`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
+    let twice = format!("{SOUND}[[variants]]\nname = \"x\"\n[[variants]]\nname = \"x\"\n");
+    assert_snapshot!(Scenario::parse("s.toml", &twice).unwrap_err(), @"s.toml, line 20, `name`: another variant is named `x`");
+}
+
+#[test]
+fn every_preset_is_complete_and_keeps_its_digits() {
+    for name in preset::names() {
+        let preset = preset::named(name).unwrap();
+        assert_eq!(preset.name, name);
+        assert!(preset.source.contains("aiconfigurator") && preset.licence.contains("Apache-2.0"));
+        let e = preset.errors;
+        assert!(
+            0.0 < e.mean_absolute
+                && e.mean_absolute < e.p95_absolute
+                && e.p95_absolute < e.max_absolute
+        );
+        // Ticks are within 1e-6 of the text, down to the smallest coefficient.
+        let t = preset.ticks().unwrap();
+        let c = &preset.coefficients;
+        for (text, ticks) in [
+            (&c.o, t.overhead),
+            (&c.w, t.floor),
+            (&c.b, t.token),
+            (&c.cp, t.attention),
+            (&c.cd, t.context),
+            (&c.e, t.request),
+        ] {
+            let want = text.parse::<f64>().unwrap() * 1e15;
+            let off = (ticks.attoseconds() as f64 - want).abs() / want;
+            assert!(off < 1e-5, "{name}: {text} is {off} off");
+        }
+    }
+    assert_eq!(preset::named(preset::DEFAULT).unwrap().gpu, "NVIDIA H100 SXM");
+    assert_snapshot!(preset::named("h100").unwrap_err(), @"`h100` is no step-time preset; expected one of `llama-3.1-8b-h100-sxm`, `llama-3.1-8b-h200-sxm`, `llama-3.1-8b-b200-sxm`, `llama-3.1-8b-a100-sxm`, `llama-3.1-8b-l40s`, `llama-3.1-70b-h100-sxm-tp4`, `llama-3.1-70b-h100-sxm-tp8`, `llama-3.1-70b-h200-sxm-tp4`, `llama-3.1-70b-a100-sxm-tp4`, `qwen3-8b-h100-sxm`, `qwen3-32b-h100-sxm-tp2`, or coefficients such as `base=8ms,prefill=60us/token`");
+}
+
+#[test]
+fn faults_of_a_preset_name_line_and_key() {
+    let sound = include_str!("../../../presets/step-time/llama-3.1-8b-l40s.toml");
+    let fault = |old: &str, new: &str| {
+        assert!(sound.contains(old), "{old}");
+        Preset::parse("p.toml", &sound.replacen(old, new, 1)).unwrap_err().to_string()
+    };
+    assert_snapshot!(fault("cd*K", "cd*C"), @"p.toml, line 7, `form`: found `t = o + max(w, b*N) + cp*A + cd*C + e*B`, expected `t = o + max(w, b*N) + cp*A + cd*K + e*B`");
+    assert_snapshot!(fault("w = \"", "w = \"-"), @"p.toml, line 13, `coefficients_ms`: `w`: found `-17.60493731226071`, expected a decimal number of milliseconds from 0 to 1000000");
+    assert_snapshot!(fault("points = 118", "point = 118"), @"p.toml, line 26, `point`: unknown field `point`, expected one of `mean_absolute`, `p95_absolute`, `max_absolute`, `points`");
+}
+
+/// Against the facts from which the presets were made, if they are there.
+#[test]
+fn presets_have_the_digits_of_their_fit() {
+    let root = std::env::var("GOODPUT_DATA")
+        .unwrap_or_else(|_| format!("{}/../../../shared/data", env!("CARGO_MANIFEST_DIR")));
+    let Ok(fit) = std::fs::read_to_string(format!("{root}/presets/step-time-aic.json")) else {
+        let mut err = std::io::stderr();
+        std::io::Write::write_all(
+            &mut err,
+            b"skipped: no presets/step-time-aic.json in GOODPUT_DATA\n",
+        )
+        .unwrap();
+        return;
+    };
+    for name in preset::names() {
+        let c = preset::named(name).unwrap().coefficients;
+        for (key, text) in
+            [("o", c.o), ("w", c.w), ("b", c.b), ("cp", c.cp), ("cd", c.cd), ("e", c.e)]
+        {
+            assert!(fit.contains(&format!("\"{key}\": {text}")), "{name}: {key} = {text}");
+        }
+    }
+}
+
+#[test]
+fn a_simulated_run_reads_back_the_same() {
+    run("larger-chunk", "chunk-128", |workload, result, _| {
+        let duration = Some(result.statistics().end.instant());
+        let header = Header { duration, epoch_s: Some(1e9), ..Header::default() };
+        let bytes = simulation::write(Vec::new(), workload, result, &header).unwrap();
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert_snapshot!(text, @r#"
+{"schema_version":1,"kind":"goodput-timelines","epoch_s":1000000000.0,"duration_ps":"240400000000"}
+{"id":"stream","arrival_ps":"0","scheduled_ps":"0","first_token_ps":"31000000000","last_token_ps":"150000000000","input_tokens":100,"output_tokens":6,"outcome":"completed"}
+{"id":"long","arrival_ps":"25000000000","scheduled_ps":"31000000000","first_token_ps":"229400000000","last_token_ps":"240400000000","input_tokens":1024,"output_tokens":2,"outcome":"completed"}
+"#);
+        let file = read("f", Cursor::new(bytes.clone()), &Options::default()).unwrap();
+        assert_eq!(file.runs[0].timelines, result.timelines().unwrap());
+        // And as a trace it is the workload again.
+        let trace = read_trace("f", Cursor::new(bytes), &TraceOptions::default()).unwrap();
+        assert_eq!(trace.workload, *workload);
+    });
+}
+
+/// An arrival after three hours is beyond 2^53 ps: a float of it would lose the last digits.
+#[test]
+fn late_instants_keep_every_picosecond() {
+    let at = Ticks::from_picoseconds(12_345_678_901_234_567);
+    let request = sched_sim::WorkloadRequest::new("late", at, 1, 1);
+    let workload = Workload::new(vec![request]).unwrap();
+    let step: sched_sim::Affine = "base=1ps".parse().unwrap();
+    let result = Simulation::new(&workload, DecodeFirst::default(), step).run().unwrap();
+    let bytes = simulation::write(Vec::new(), &workload, &result, &Header::default()).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    for key in ["\"arrival_ps\":\"12345678901234567\"", "\"last_token_ps\":\"12345678901234569\""] {
+        assert!(text.contains(key), "{text}");
+    }
+}

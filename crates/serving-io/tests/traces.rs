@@ -1,0 +1,280 @@
+//! Traces become workloads to the digit, and what was decided is said.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests"
+)]
+
+use std::io::{Cursor, Write};
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+use sched_sim::{Ticks, Workload};
+use serving_io::trace::{
+    Epoch, TraceFile, TraceFormat, TraceMap, TraceOptions, read_trace, read_trace_path,
+};
+
+/// Of the form of the Azure trace: seven digits, CRLF, no line end after the last row.
+const AZURE: &str = include_str!("data/traces/azure-form.csv");
+
+fn trace(content: impl AsRef<[u8]>) -> TraceFile {
+    trace_with(content, &[])
+}
+
+fn trace_with(content: impl AsRef<[u8]>, map: &[&str]) -> TraceFile {
+    let options = TraceOptions { map: TraceMap::parse(map).unwrap(), format: None };
+    read_trace("f", Cursor::new(content.as_ref().to_vec()), &options).unwrap()
+}
+
+/// Id, arrival, input and output tokens of each request.
+fn rows(workload: &Workload) -> Vec<String> {
+    let row = |r: &sched_sim::WorkloadRequest| {
+        format!("{} {} {} {}", r.id, r.arrival.compact(), r.input_tokens, r.output_tokens)
+    };
+    workload.requests().iter().map(row).collect()
+}
+
+fn notes(file: &TraceFile) -> Vec<String> {
+    file.notes.iter().map(|n| format!("{}: {}", n.id, n.text)).collect()
+}
+
+#[test]
+fn seven_digits_crlf_and_no_last_line_end_are_read_to_the_digit() {
+    assert!(AZURE.contains("\r\n") && !AZURE.ends_with('\n'), "the fixture lost its line ends");
+    let file = trace(AZURE);
+    assert_eq!(file.format, TraceFormat::Azure);
+    assert_eq!(file.epoch.unwrap().to_string(), "2028-02-28 23:59:58.7500001");
+    // Ids are lines. The third row is on 29 February, the fourth on 1 March of a leap year.
+    assert_eq!(
+        rows(&file.workload),
+        ["2 0s 120 30", "3 1.2499998s 7 512", "4 86401.2499999s 4096 1", "5 86401.2499999s 33 64"]
+    );
+    assert_eq!(notes(&file), [] as [&str; 0]);
+}
+
+#[test]
+fn a_zipped_trace_is_the_same() {
+    let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    zip.write_all(AZURE.as_bytes()).unwrap();
+    let file = trace(zip.finish().unwrap());
+    assert_eq!(file.compression, Some("gzip"));
+    assert_eq!(file.workload, trace(AZURE).workload);
+}
+
+#[test]
+fn stamps_with_an_offset_are_in_utc() {
+    let file = trace(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n\
+         2024-05-10 00:00:00.009930+00:00,5,6\n2024-05-10 00:00:01+00:00,7,8\n",
+    );
+    assert_eq!(file.epoch.unwrap().to_string(), "2024-05-10 00:00:00.00993 UTC");
+    assert_eq!(rows(&file.workload), ["2 0s 5 6", "3 990.07ms 7 8"]);
+}
+
+#[test]
+fn any_table_and_any_lines_with_a_map() {
+    let want = ["a 0s 10 3", "b 1.0000001s 20 4"];
+    let csv = "rid;t;prompt;answer\na;1700000000.1234567;10;3\nb;1700000001.1234568;20;4\n";
+    let map = ["id=rid", "arrival_s=t", "input_tokens=prompt", "output_tokens=answer"];
+    let file = trace_with(csv, &map);
+    assert_eq!(
+        (file.format, rows(&file.workload)),
+        (TraceFormat::Csv, want.map(str::to_owned).to_vec())
+    );
+    assert_snapshot!(notes(&file)[0], @"clock-shifted: arrivals count from the first row, which the file's clock puts at 1700000000.1234567 s");
+    let lines = "{\"rid\": \"a\", \"t\": 1700000000.1234567, \"prompt\": 10, \"answer\": 3.0}\n\
+                 {\"rid\": \"b\", \"t\": 1700000001.1234568, \"prompt\": 20, \"answer\": 4}\n";
+    let file = trace_with(lines, &map);
+    assert_eq!(
+        (file.format, rows(&file.workload)),
+        (TraceFormat::Jsonl, want.map(str::to_owned).to_vec())
+    );
+}
+
+#[test]
+fn every_unit_of_an_arrival_is_exact() {
+    for (unit, second) in [
+        ("arrival_s", "1.000000000001"),
+        ("arrival_ms", "1000.000000001"),
+        ("arrival_us", "1000000.000001"),
+        ("arrival_ns", "1000000000.001"),
+        ("arrival_ps", "1000000000001"),
+    ] {
+        let file = trace(format!("{unit},input_tokens,output_tokens\n0,1,2\n{second},3,4\n"));
+        let at = file.workload.requests()[1].arrival;
+        assert_eq!(at, Ticks::from_picoseconds(1_000_000_000_001), "{unit}");
+        assert_eq!(notes(&file), [] as [&str; 0], "{unit}");
+    }
+    let stamps = "{\"arrival\": \"2030-01-01T00:00:00Z\", \"input_tokens\": 1, \"output_tokens\": 2}\n\
+                  {\"arrival\": \"2030-01-01T01:00:00.5+01:00\", \"input_tokens\": 3, \"output_tokens\": 4}";
+    assert_eq!(rows(&trace(stamps).workload), ["1 0s 1 2", "2 500ms 3 4"]);
+}
+
+#[test]
+fn rows_with_no_tokens_are_left_out_and_counted() {
+    let file = trace("arrival_s,input_tokens,output_tokens\n0,0,5\n1,5,0\n2,5,0\n3,5,5\n");
+    // Time zero stays that of the first row, though it is left out.
+    assert_eq!(rows(&file.workload), ["5 3s 5 5"]);
+    assert_snapshot!(notes(&file).join("\n"), @r"
+no-input: 1 of 4 rows (the first in line 2) have 0 prompt tokens and are left out
+no-output: 2 of 4 rows (the first in line 3) have 0 answer tokens, as failed requests do, and are left out: their prompts may have loaded the server
+");
+}
+
+#[test]
+fn timelines_are_sorted_and_keep_the_origin_of_their_header() {
+    let log = r#"{"schema_version": 1, "kind": "goodput-timelines", "epoch_s": 1700000000.25}
+{"id": "late", "arrival_ps": "2000000000001", "ttft_s": 1, "e2e_s": 2, "input_tokens": 9, "output_tokens": 8}
+{"id": "early", "arrival_s": 0.1, "ttft_s": 1, "e2e_s": 2, "input_tokens": 7, "output_tokens": 6}
+{"id": "cut", "arrival_s": 0.3, "ttft_s": 1, "input_tokens": 5, "output_tokens": 4, "outcome": "cut_off"}
+{"id": "lost", "arrival_s": 0.2, "input_tokens": 3, "outcome": "failed"}
+"#;
+    let file = trace(log);
+    assert_eq!(file.format, TraceFormat::Timelines);
+    assert_eq!(
+        rows(&file.workload),
+        ["early 100ms 7 6", "cut 300ms 5 4", "late 2.000000000001s 9 8"]
+    );
+    assert_eq!(
+        file.epoch.map(Epoch::unix_attoseconds),
+        Some(1_700_000_000_250_000_000_000_000_000)
+    );
+    assert_snapshot!(notes(&file).join("\n"), @r"
+no-output: 1 of 4 rows (the first in line 5) have 0 answer tokens, as failed requests do, and are left out: their prompts may have loaded the server
+sorted: requests were not in order of arrival (line 3) and are sorted
+partial-answers: 1 of 4 rows (the first in line 4) are not completed: they are replayed with the output tokens that they got
+");
+    // Without a header the clock is unknown, and the first arrival is time zero.
+    let bare = log.split_once('\n').unwrap().1;
+    assert_eq!(
+        rows(&trace(bare).workload),
+        ["early 0s 7 6", "cut 200ms 5 4", "late 1.900000000001s 9 8"]
+    );
+}
+
+fn say(content: impl AsRef<[u8]>) -> String {
+    let options = TraceOptions::default();
+    let error = read_trace("f", Cursor::new(content.as_ref().to_vec()), &options).unwrap_err();
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text}");
+    text
+}
+
+/// A sound row of the Azure form, then this one.
+fn azure(row: &str) -> String {
+    say(format!(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:15:46.6805900,374,44\r\n{row}"
+    ))
+}
+
+#[test]
+fn faults_of_a_row_name_line_column_value_and_what_is_right() {
+    assert_snapshot!(azure("2023-11-16 18:15:46.6805899,1,1"), @"f, line 3, `TIMESTAMP`: found `2023-11-16 18:15:46.6805899`, expected an arrival not before that of line 2, `2023-11-16 18:15:46.6805900`: sort the rows by arrival");
+    assert_snapshot!(azure("2033-11-16 18:15:46.6805900,1,1"), @"f, line 3, `TIMESTAMP`: found `2033-11-16 18:15:46.6805900`, expected an arrival at most 366 days after the first row's");
+    assert_snapshot!(azure("2023-11-31 18:15:46.6805900,1,1"), @"f, line 3, `TIMESTAMP`: found `2023-11-31 18:15:46.6805900`, expected a time stamp on the calendar from 1970 on, for example `2023-11-16 18:15:46.6805900`");
+    assert_snapshot!(azure("1700158546.68,1,1"), @"f, line 3, `TIMESTAMP`: found `1700158546.68`, expected a time stamp on the calendar from 1970 on, for example `2023-11-16 18:15:46.6805900`");
+    assert_snapshot!(azure("2023-11-16 18:15:47Z,1,1"), @"f, line 3, `TIMESTAMP`: found `2023-11-16 18:15:47Z`, expected a stamp without an offset from UTC, as in the first row");
+    assert_snapshot!(azure("2023-11-16 18:15:50.9951690,396,"), @"f, line 3, `GeneratedTokens`: found nothing, expected a whole number of tokens from 0 to 4294967295");
+    assert_snapshot!(azure("2023-11-16 18:15:50.99"), @"f, line 3: 1 cells, expected 3 as in the header");
+    assert_snapshot!(azure("2023-11-16 18:15:50.9951690,39.6,1"), @"f, line 3, `ContextTokens`: found `39.6`, expected a whole number of tokens from 0 to 4294967295");
+    assert_snapshot!(azure("2023-11-16 18:15:50.9951690,many,1"), @"f, line 3, `ContextTokens`: found `many`, expected a whole number of tokens from 0 to 4294967295");
+    assert_snapshot!(azure("2023-11-16 18:15:50.9951690,-5,1"), @"f, line 3, `ContextTokens`: found `-5`, expected a whole number of tokens from 0 to 4294967295");
+    assert_snapshot!(azure("2023-11-16 18:15:50.9951690,1,4294967296"), @"f, line 3, `GeneratedTokens`: found `4294967296`, expected a whole number of tokens from 0 to 4294967295");
+    let table = "id,arrival_ms,input_tokens,output_tokens\na,5,1,1\n";
+    assert_snapshot!(say(format!("{table}b,-5,1,1\n")), @"f, line 3, `arrival_ms`: found `-5`, expected a number of milliseconds, at least 0");
+    assert_snapshot!(say(format!("{table}a,5,1,1\n")), @"f, line 3, `id`: request `a` is already in line 2, expected unique ids");
+    assert_snapshot!(say(format!("{table},5,1,1\n")), @"f, line 3, `id`: found nothing, expected the request's name");
+    assert_snapshot!(say("arrival_s,input_tokens,output_tokens\n1700000000123,1,1\n"), @"f, line 2, `arrival_s`: found `1700000000123`, expected an arrival before the year 10000 on a Unix clock: is the unit right?");
+    let line = r#"{"arrival_s": 0, "input_tokens": 1, "output_tokens": 1}"#;
+    assert_snapshot!(say(format!("{line}\n{}", line.replace(": 0", ": \"0\""))), @r#"f, line 2, `arrival_s`: found "0", expected a number of seconds, at least 0"#);
+    assert_snapshot!(say(format!("{line}\n{}", line.replace("\"input_tokens\": 1, ", ""))), @"f, line 2, `input_tokens`: found nothing, expected a whole number of tokens from 0 to 4294967295");
+    assert_snapshot!(say(format!("{line}\n{}", &line[..30])), @"f, line 2: ends in the middle of a JSON object, expected the rest of it: is it truncated?");
+    assert_snapshot!(say(r#"{"id": "a", "arrival_s": 1, "e2e_s": 1, "output_tokens": 1}"#), @"f, line 1, `input_tokens`: found a request without it, expected its value: a workload needs it");
+    assert_snapshot!(say(r#"{"id": "a", "ttft_s": 1, "input_tokens": 1, "output_tokens": 1}"#), @"f, line 1, `arrival_s`: found a request without it, expected its value: a workload needs it");
+}
+
+#[test]
+fn faults_of_a_file_name_it_and_what_is_right() {
+    assert_snapshot!(say(""), @"f: is empty, expected a trace, one request a row");
+    assert_snapshot!(say("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"), @"f: holds no requests, expected at least one request");
+    assert_snapshot!(say("arrival_s,input_tokens,output_tokens\n0,5,0\n"), @"f: holds no requests, expected at least one with 1 token or more each way");
+    assert_snapshot!(say("time,prompt,answer\n0,1,1\n"), @"f: no column for arrival; the file has `time`, `prompt`, `answer`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
+    assert_snapshot!(say("arrival_s,prompt,output_tokens\n0,1,1\n"), @"f: no column for input_tokens; the file has `arrival_s`, `prompt`, `output_tokens`; map one, for example `--map input_tokens=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
+    assert_snapshot!(say("TIMESTAMP,ContextTokens\r\n2023-11-16 18:15:46.6805900,374\r\n"), @"f: no column for arrival; the file has `TIMESTAMP`, `ContextTokens`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
+    assert_snapshot!(say("[1, 2]"), @"f: begins with `[1, 2]`; expected Azure LLM inference trace (`azure`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
+    assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early: is the file truncated?");
+    assert_snapshot!(say("arrival_s,arrival_ms,input_tokens,output_tokens\n0,0,1,1\n"), @"column map `arrival_ms`: arrival is already mapped to `arrival_s`, expected one column");
+    let map = TraceMap::parse(["arrival_s=t", "input_tokens=i", "output_tokens=o"]).unwrap();
+    let options = TraceOptions { map, format: None };
+    for text in ["t,i,n\n0,1,1\n", "{\"t\": 0, \"i\": 1, \"n\": 1}"] {
+        let error = read_trace("f", Cursor::new(text.as_bytes()), &options).unwrap_err();
+        assert!(
+            error.to_string().ends_with("`o`: no such column; the file has `t`, `i`, `n`"),
+            "{error}"
+        );
+    }
+    let format = "azur".parse::<TraceFormat>().unwrap_err();
+    assert_snapshot!(format.to_string(), @"`azur` is no input format; expected one of `azure`, `goodput`, `jsonl`, `csv`");
+}
+
+/// The folder with third parties' data.
+fn data(path: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("GOODPUT_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    let path = root.join(path);
+    if !path.exists() {
+        println!("skipped: {} is absent; set GOODPUT_DATA", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// Attoseconds in the 100 ns of a stamp's last digit.
+const TICKS: u128 = 100_000_000_000;
+
+/// The numbers come from Python's csv module over integers alone: stamps without their point as
+/// counts of 100 ns since 1970 (`datetime` for the whole seconds), then min, max and sums.
+#[test]
+fn the_azure_traces_of_2023_have_these_totals() {
+    for (name, n, first, last, arrivals, input, output) in [
+        (
+            "conv",
+            19_366,
+            17_001_585_466_805_900_u128,
+            35_017_219_370_u128,
+            334_733_403_854_070_u128,
+            22_361_870_u64,
+            4_088_665_u64,
+        ),
+        (
+            "code",
+            8_819,
+            17_001_586_239_799_600,
+            34_359_480_560,
+            133_272_679_545_920,
+            18_059_974,
+            245_896,
+        ),
+    ] {
+        let Some(path) = data(&format!("traces/azure2023/AzureLLMInferenceTrace_{name}.csv"))
+        else {
+            return;
+        };
+        let file = read_trace_path(&path, &TraceOptions::default()).unwrap();
+        let requests = file.workload.requests();
+        assert_eq!((file.format, requests.len()), (TraceFormat::Azure, n));
+        assert_eq!(file.epoch.map(Epoch::unix_attoseconds), Some(first * TICKS));
+        assert_eq!(requests.last().unwrap().arrival.attoseconds(), last * TICKS);
+        let sum: u128 = requests.iter().map(|r| r.arrival.attoseconds()).sum();
+        assert_eq!(sum, arrivals * TICKS);
+        assert_eq!(requests.iter().map(|r| r.input_tokens).sum::<u64>(), input);
+        assert_eq!(requests.iter().map(|r| r.output_tokens).sum::<u64>(), output);
+        // No row has 0 tokens, so none is left out.
+        assert_eq!(notes(&file), [] as [&str; 0]);
+    }
+}
