@@ -264,3 +264,18 @@ fn late_instants_keep_every_picosecond() {
         assert!(text.contains(key), "{text}");
     }
 }
+
+#[test]
+fn the_example_of_the_book_is_sound_and_its_error_is_real() {
+    for language in ["en", "zh"] {
+        let path =
+            format!("{}/../../docs/{language}/guides/scenarios.md", env!("CARGO_MANIFEST_DIR"));
+        let page = std::fs::read_to_string(path).unwrap();
+        let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let scenario = Scenario::parse("two-chunks.toml", example).unwrap();
+        assert_eq!((scenario.name.as_str(), scenario.variants.len()), ("two-chunks", 2));
+        let wrong = example.replace("max_num_seqs", "max_num_seq");
+        let error = Scenario::parse("two-chunks.toml", &wrong).unwrap_err().to_string();
+        assert!(page.contains(&error), "{error}");
+    }
+}
