@@ -1,5 +1,28 @@
 //! Why a formula has no value, and the checks that say so.
 
+use crate::format::plain;
+
+/// A number of a message.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the error's fields come as references")]
+fn number(x: &f64) -> String {
+    plain(*x)
+}
+
+/// A text from outside as it may stand in a one-line message: control characters escaped, cut at
+/// 60 characters.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut out = String::new();
+    for (n, c) in text.chars().enumerate() {
+        if n == LONGEST {
+            out.push('…');
+            break;
+        }
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 /// The result of a formula of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -11,7 +34,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// An input is NaN or infinite.
-    #[error("{input} must be a finite number, got {value}")]
+    #[error("{input} must be a finite number, got {}", number(.value))]
     NotFinite {
         /// The input's name.
         input: &'static str,
@@ -19,7 +42,7 @@ pub enum Error {
         value: f64,
     },
     /// An input is below its smallest value.
-    #[error("{input} must be at least {min}, got {value}")]
+    #[error("{input} must be at least {}, got {}", number(.min), number(.value))]
     TooSmall {
         /// The input's name.
         input: &'static str,
@@ -29,7 +52,7 @@ pub enum Error {
         value: f64,
     },
     /// An input is not above the bound that it may not reach.
-    #[error("{input} must be above {bound}, got {value}")]
+    #[error("{input} must be above {}, got {}", number(.bound), number(.value))]
     NotAbove {
         /// The input's name.
         input: &'static str,
@@ -39,7 +62,7 @@ pub enum Error {
         value: f64,
     },
     /// An input is above its largest value.
-    #[error("{input} must be at most {max}, got {value}")]
+    #[error("{input} must be at most {}, got {}", number(.max), number(.value))]
     TooLarge {
         /// The input's name.
         input: &'static str,
@@ -49,7 +72,7 @@ pub enum Error {
         value: f64,
     },
     /// An input is not below the bound that it may not reach.
-    #[error("{input} must be below {bound}, got {value}")]
+    #[error("{input} must be below {}, got {}", number(.bound), number(.value))]
     NotBelow {
         /// The input's name.
         input: &'static str,
@@ -59,7 +82,11 @@ pub enum Error {
         value: f64,
     },
     /// Two inputs stand in the wrong order.
-    #[error("{later} must be at least {earlier} = {earlier_value}, got {later_value}")]
+    #[error(
+        "{later} must be at least {earlier} = {}, got {}",
+        number(.earlier_value),
+        number(.later_value)
+    )]
     Order {
         /// The name of the input that has to be the larger one.
         later: &'static str,
@@ -105,7 +132,7 @@ pub enum Error {
         what: String,
     },
     /// A text does not follow its grammar.
-    #[error("{what} `{text}`: {expected}")]
+    #[error("{what} `{}`: {expected}", shown(.text))]
     Grammar {
         /// What was being read, for example `SLO`.
         what: &'static str,
@@ -199,6 +226,18 @@ mod tests {
             say(difference(("t_last", 1.0), ("t_first", 2.0))),
             "t_last must be at least t_first = 2, got 1"
         );
+    }
+
+    /// A number of a hundred digits would hide the message.
+    #[test]
+    fn messages_stay_short_whatever_came() {
+        let far = at_least("arrival", 1e300, 0.0).unwrap_err().to_string();
+        assert_eq!(far, "arrival must be at most 1e100, got 1e300");
+        let near = difference(("b", 4e-12), ("a", 5e-12)).unwrap_err().to_string();
+        assert_eq!(near, "b must be at least a = 5e-12, got 4e-12");
+        let text = "x\n".repeat(5000);
+        let long = Error::Grammar { what: "SLO", text, expected: "write less".to_owned() };
+        assert!(long.to_string().chars().count() < 150 && !long.to_string().contains('\n'));
     }
 
     #[test]

@@ -181,6 +181,7 @@ pub fn whole(input: &'static str, x: f64) -> Result<u64, Refusal> {
         )]
         return Ok(x as u64);
     }
+    let x = crate::format::plain(x);
     Err(Refusal(format!("{input} must be a whole number from 0 to 2^53, got {x}")))
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::format::plain;
 use crate::latency::RequestMetrics;
 use crate::units::{Seconds, SecondsPerToken};
 
@@ -296,8 +297,8 @@ impl RequestTimeline {
             return Err(Error::Contradiction {
                 what: format!(
                     "one output token means last_token = first_token, got {} and {} after arrival",
-                    last.get(),
-                    first.get()
+                    plain(last.get()),
+                    plain(first.get())
                 ),
             });
         }
@@ -407,8 +408,8 @@ fn one_of(
         (Some(a), Some(b)) if a != b => Err(Error::Contradiction {
             what: format!(
                 "{name} = {} contradicts {instant}, which gives {}: leave one out",
-                b.get(),
-                a.get()
+                plain(b.get()),
+                plain(a.get())
             ),
         }),
         (a, b) => Ok(b.or(a)),
@@ -440,8 +441,8 @@ fn checked_gaps(f: &TimelineFields, ttft: Option<Seconds>) -> Result<Option<Gaps
                 return Err(Error::Contradiction {
                     what: format!(
                         "{name} = {} but the token instants say {}",
-                        at.seconds(),
-                        token.seconds()
+                        plain(at.seconds()),
+                        plain(token.seconds())
                     ),
                 });
             }

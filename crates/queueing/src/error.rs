@@ -1,5 +1,13 @@
 //! Why a queue has no answer, and the checks that say so.
 
+use metrics_core::format::plain;
+
+/// A number of a message.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the error's fields come as references")]
+fn number(x: &f64) -> String {
+    plain(*x)
+}
+
 /// The result of a formula of this crate.
 pub type Result<T, E = QueueError> = std::result::Result<T, E>;
 
@@ -11,7 +19,7 @@ pub type Result<T, E = QueueError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum QueueError {
     /// An input is NaN, or infinite where that has no meaning.
-    #[error("{name} must be a finite number, got {value}")]
+    #[error("{name} must be a finite number, got {}", number(.value))]
     NotFinite {
         /// The input's name.
         name: &'static str,
@@ -19,7 +27,7 @@ pub enum QueueError {
         value: f64,
     },
     /// An input lies outside the range in which it has a meaning.
-    #[error("{name} must be {expected}, got {value}")]
+    #[error("{name} must be {expected}, got {}", number(.value))]
     OutOfRange {
         /// The input's name.
         name: &'static str,
@@ -29,7 +37,7 @@ pub enum QueueError {
         expected: &'static str,
     },
     /// Work arrives at least as fast as the servers can do it, so the queue grows without end.
-    #[error("rho must be below 1 for a queue that does not grow for ever, got {rho}")]
+    #[error("rho must be below 1 for a queue that does not grow for ever, got {}", number(.rho))]
     Unstable {
         /// Arriving work per unit of capacity.
         rho: f64,
@@ -41,7 +49,7 @@ pub enum QueueError {
         reason: String,
     },
     /// An iteration ended before it met its tolerance.
-    #[error("{name} must settle within {iterations} iterations, got {residual} still to go")]
+    #[error("{name} must settle within {iterations} iterations, got {} still to go", number(.residual))]
     NotConverged {
         /// What was being solved for.
         name: &'static str,
@@ -136,10 +144,7 @@ mod tests {
     fn messages_name_input_bound_and_value() {
         let say = |e: Result<f64>| e.unwrap_err().to_string();
         assert_eq!(say(positive("mu", 0.0)), "mu must be above 0, got 0");
-        assert_eq!(
-            say(positive("mu", 1e-60)),
-            format!("mu must be from 1e-50 to 1e50, got {}", 1e-60)
-        );
+        assert_eq!(say(positive("mu", 1e-60)), "mu must be from 1e-50 to 1e50, got 1e-60");
         assert_eq!(
             say(zero_or_more("lambda", f64::NAN)),
             "lambda must be a finite number, got NaN"

@@ -1,6 +1,7 @@
 //! Inverse problems: the rate that a target needs, and how a percentile splits over parts.
 
 #[cfg(feature = "catalog")]
+use metrics_core::format::plain;
 use metrics_core::metric::{Formula, Input, Layer, Metric, Source, text, whole};
 
 #[cfg(feature = "catalog")]
@@ -239,7 +240,7 @@ pub fn mm1_max_rate_for_mean_response(mu: f64, w: f64) -> Result<f64> {
     let (mu, w) = (positive("mu", mu)?, positive("w", w)?);
     let lambda = mu - 1.0 / w;
     if lambda < 0.0 {
-        let shortest = 1.0 / mu;
+        let (shortest, w) = (plain(1.0 / mu), plain(w));
         let reason = format!("w must be at least the service time 1 / mu = {shortest}, got {w}");
         return Err(QueueError::NoSolution { reason });
     }
@@ -352,7 +353,7 @@ pub fn mm1_max_rate_for_response_quantile(mu: f64, p: f64, t: f64) -> Result<f64
     let (mu, p, t) = (positive("mu", mu)?, target("p", p)?, positive("t", t)?);
     let lambda = mu + (-p).ln_1p() / t;
     if lambda < 0.0 {
-        let (best, asked) = (-(-mu * t).exp_m1(), p);
+        let (best, asked, t) = (plain(-(-mu * t).exp_m1()), plain(p), plain(t));
         let reason = format!(
             "p must be at most {best}, the share that a server without a queue reaches within t = {t}, got {asked}"
         );

@@ -1,6 +1,7 @@
 //! The value of a formula, how far rounding can have moved it, and which branches it took.
 
 use super::{Comparison, Condition, Expr, ExprError, Function, Operator, Sum};
+use crate::format::plain;
 
 /// How many terms the sums of one evaluation may have together.
 ///
@@ -143,7 +144,9 @@ impl<'e> Evaluation<'_, 'e> {
     fn value(&mut self, e: &'e Expr) -> Result<Rounded, ExprError> {
         match e {
             Expr::Number(x) if x.is_finite() => Ok(given(*x)),
-            Expr::Number(x) => Err(no_value(e, format!("a number must be finite, got {x}"))),
+            Expr::Number(x) => {
+                Err(no_value(e, format!("a number must be finite, got {}", plain(*x))))
+            }
             Expr::Name(name) => self.named(e, name),
             Expr::Negative(a) => {
                 let Rounded { value, error } = self.value(a)?;
@@ -179,7 +182,7 @@ impl<'e> Evaluation<'_, 'e> {
         match (self.lookup)(name) {
             None => Err(ExprError::UnknownName { name: name.to_string() }),
             Some(x) if x.is_finite() => Ok(given(x)),
-            Some(x) => Err(no_value(e, format!("it must be a finite number, got {x}"))),
+            Some(x) => Err(no_value(e, format!("it must be a finite number, got {}", plain(x)))),
         }
     }
 
@@ -242,7 +245,10 @@ impl<'e> Evaluation<'_, 'e> {
             } else {
                 Err(no_value(
                     e,
-                    format!("its bound `{part}` must be a whole number within 2^53, got {k}"),
+                    format!(
+                        "its bound `{part}` must be a whole number within 2^53, got {}",
+                        plain(k)
+                    ),
                 ))
             }
         };
@@ -291,7 +297,11 @@ fn binary(e: &Expr, op: Operator, a: Rounded, b: Rounded) -> Result<Rounded, Exp
             if x < 0.0 && y.fract() != 0.0 {
                 return Err(no_value(
                     e,
-                    format!("the base must be at least 0 for the exponent {y}, got {x}"),
+                    format!(
+                        "the base must be at least 0 for the exponent {}, got {}",
+                        plain(y),
+                        plain(x)
+                    ),
                 ));
             }
             let value = x.powf(y);
@@ -314,13 +324,19 @@ fn apply(e: &Expr, function: Function, x: Rounded) -> Result<Rounded, ExprError>
         Function::Exp => finite(e, x.exp(), x.exp() * error),
         Function::Ln => {
             if x <= 0.0 {
-                return Err(no_value(e, format!("the logarithm needs a number above 0, got {x}")));
+                return Err(no_value(
+                    e,
+                    format!("the logarithm needs a number above 0, got {}", plain(x)),
+                ));
             }
             finite(e, x.ln(), error / x)
         }
         Function::Sqrt => {
             if x < 0.0 {
-                return Err(no_value(e, format!("the root needs a number of at least 0, got {x}")));
+                return Err(no_value(
+                    e,
+                    format!("the root needs a number of at least 0, got {}", plain(x)),
+                ));
             }
             let root = x.sqrt();
             // At 0 the derivative has no value; the root of the error is the bound there.
@@ -332,7 +348,7 @@ fn apply(e: &Expr, function: Function, x: Rounded) -> Result<Rounded, ExprError>
             if x.fract() != 0.0 || x < 0.0 || LARGEST_FACTORIAL < x {
                 return Err(no_value(
                     e,
-                    format!("a factorial needs a whole number from 0 to 170, got {x}"),
+                    format!("a factorial needs a whole number from 0 to 170, got {}", plain(x)),
                 ));
             }
             let mut product = 1.0;
