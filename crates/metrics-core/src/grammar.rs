@@ -341,6 +341,13 @@ mod tests {
     }
 
     #[test]
+    fn rates_of_every_unit_are_per_second() {
+        for s in ["20", "20/s", "20rps", "1200/min", "1200rpm", "72000/h", "1728000/d"] {
+            assert_eq!(rate(s).unwrap().get(), 20.0, "{s}");
+        }
+    }
+
+    #[test]
     fn sizes_rates_counts_prices_and_shares_refuse_what_is_ambiguous() {
         assert_eq!(
             size("80").unwrap_err().to_string(),

@@ -572,6 +572,25 @@ mod tests {
         assert_eq!(SloSet::none().judge(&t), Judgement::Good);
     }
 
+    /// Only a user who left and a run that stopped say nothing about the server.
+    #[test]
+    fn an_unfinished_request_is_a_miss_or_outside() {
+        let judged = |outcome| {
+            let fields = crate::timeline::TimelineFields {
+                id: "r".to_owned(),
+                outcome,
+                ..Default::default()
+            };
+            set("ttft<1s").judge(&RequestTimeline::new(fields).unwrap())
+        };
+        for outcome in [Outcome::Failed, Outcome::Rejected, Outcome::TimedOut] {
+            assert_eq!(judged(outcome), Judgement::Miss, "{outcome:?}");
+        }
+        for outcome in [Outcome::Cancelled, Outcome::CutOff] {
+            assert_eq!(judged(outcome), Judgement::Outside, "{outcome:?}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn no_text_panics_and_what_parses_prints_back(s in "[a-z0-9(.@%<>=, ]{0,24}") {

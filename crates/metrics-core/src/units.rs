@@ -463,6 +463,13 @@ mod tests {
     }
 
     #[test]
+    fn a_second_is_a_thousand_milliseconds() {
+        assert_eq!(Seconds::new(0.25).unwrap().as_millis(), 250.0);
+        assert_eq!(Seconds::from_millis(250.0).unwrap(), Seconds::new(0.25).unwrap());
+        assert!(Seconds::from_millis(-1.0).is_err());
+    }
+
+    #[test]
     fn arithmetic_carries_the_unit() {
         let per_token = (Seconds::new(2.0).unwrap() / Tokens::new(100.0).unwrap()).unwrap();
         assert_eq!(per_token, SecondsPerToken::new(0.02).unwrap());

@@ -22,6 +22,12 @@ fn refusal(change: impl FnOnce(&mut TimelineFields)) -> String {
 }
 
 #[test]
+fn an_answer_of_one_token_has_no_gap() {
+    let m = RequestTimeline::completed("r", 0.0, 0.5, 0.5, 1).unwrap().metrics().unwrap();
+    assert_eq!((m.tpot.get(), m.e2e_latency.get(), m.has_gaps()), (0.0, 0.5, false));
+}
+
+#[test]
 fn every_refusal_names_the_field_and_the_value() {
     let s = Instant::Seconds;
     let said = [

@@ -117,7 +117,7 @@ fn times_that_no_clock_shows() {
     assert_snapshot!(row("z,3,NaN,5,2,ok"), @"f, line 4, `first_token_s`: found `NaN`, expected a number of seconds, or nothing for unknown");
     assert_snapshot!(row("z,3,inf,5,2,ok"), @"f, line 4, `first_token_s`: found `inf`, expected a number of seconds, or nothing for unknown");
     assert_snapshot!(row("z,3,1e999,5,2,ok"), @"f, line 4, `first_token_s`: found `1e999`, expected a number of seconds, or nothing for unknown");
-    assert_snapshot!(row("z,3,1e99,1e101,2,ok"), @"f, line 4, `last_token_s`: last_token must be at most 10000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000, got 100000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000");
+    assert_snapshot!(row("z,3,1e99,1e101,2,ok"), @"f, line 4, `last_token_s`: last_token must be at most 1e100, got 1e101");
     assert_snapshot!(row("z,3,\"4,5\",5,2,ok"), @"f, line 4, `first_token_s`: found `4,5`, expected a number of seconds, or nothing for unknown");
     assert_snapshot!(row("z,,4,5,2,ok"), @"f, line 4, `arrival_s`: arrival is missing: an instant has a meaning only from the request's arrival");
     assert_snapshot!(say("ttft_ms,tpot_ms\n5,5\n"), @"f, line 2: output_tokens is missing: the end is ttft + (output_tokens - 1) · tpot");
@@ -161,7 +161,7 @@ fn json_lines_out_of_shape() {
 #[test]
 fn our_timelines_with_wrong_values() {
     assert_snapshot!(line("\"arrival_s\": 3, \"first_token_s\": 2.5"), @"f, line 1, `first_token_s`: first_token must be at least arrival = 3, got 2.5");
-    assert_snapshot!(line("\"arrival_ps\": \"3\", \"first_token_ps\": \"2\""), @"f, line 1, `first_token_ps`: first_token must be at least arrival = 0.000000000003, got 0.000000000002");
+    assert_snapshot!(line("\"arrival_ps\": \"3\", \"first_token_ps\": \"2\""), @"f, line 1, `first_token_ps`: first_token must be at least arrival = 3e-12, got 2e-12");
     assert_snapshot!(line("\"arrival_s\": -1, \"outcome\": \"failed\""), @"f, line 1, `arrival_s`: arrival must be at least 0, got -1");
     assert_snapshot!(line("\"arrival_s\": 0, \"first_token_s\": 1, \"last_token_s\": 2, \"output_tokens\": 1"), @"f, line 1: one output token means last_token = first_token, got 2 and 1 after arrival");
     assert_snapshot!(line("\"arrival_s\": \"5\""), @r#"f, line 1, `arrival_s`: found "5", expected a number of seconds"#);
