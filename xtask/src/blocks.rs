@@ -32,6 +32,7 @@ pub const BLOCKS: &[Block] = &[
     ("exported", |l| Ok(exported(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
     ("sample-report", |_| sample_report()),
+    ("sample-sim", |_| printed(&["sim"])),
 ];
 
 /// Words of the sources' titles that the Chinese pages say in Chinese.
@@ -312,18 +313,24 @@ fn with_unit(x: f64, unit: metrics_core::Unit) -> String {
     if unit.is_one() { number } else { format!("{number} {unit}") }
 }
 
-/// The file of the README's first command.
+/// The file of the README's report.
 const SAMPLE: &str = "crates/serving-io/tests/data/vllm-0.33.0/rate20-fail.json";
 
-/// What the README's first command prints; the same in both languages, as the tool speaks English.
+/// What the README's report prints; the same in both languages, as the tool speaks English.
 fn sample_report() -> Result<String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
     let file = format!("{root}{SAMPLE}");
-    let answer = goodput::run(["goodput", "report", &file, "--goodput", "ttft:150", "tpot:15"]);
+    let text = printed(&["report", &file, "--goodput", "ttft:150", "tpot:15"])?;
+    Ok(text.replace(root, ""))
+}
+
+/// What a command of the tool prints, as a block of a page.
+fn printed(arguments: &[&str]) -> Result<String> {
+    let answer = goodput::run(["goodput"].iter().chain(arguments));
     if answer.code != 0 {
-        bail!("the sample report failed: {}", answer.err.trim());
+        bail!("`goodput {}` failed: {}", arguments.join(" "), answer.err.trim());
     }
-    Ok(format!("```text\n{}\n```", answer.out.replace(root, "").trim_end()))
+    Ok(format!("```text\n{}\n```", answer.out.trim_end()))
 }
 
 #[cfg(test)]

@@ -5,12 +5,18 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{explain, queue, report};
+use crate::{explain, queue, report, sim};
 
 /// Exit code for a wrong command line or an unreadable input.
 pub const USAGE: u8 = 2;
 
 const EXIT_CODES: &str = "\
+Examples:
+  goodput report result.json --slo 'ttft<200ms,tpot<50ms'
+  goodput sim --max-num-seqs 16,64
+  goodput queue mmc --rate 8/s --service 200ms --servers 3
+  goodput explain tpot
+
 Exit codes:
   0  fine
   2  wrong command line, or an input that cannot be read";
@@ -33,6 +39,9 @@ enum Command {
     /// TTFT, TPOT, E2E, throughput and goodput of a benchmark result or request log.
     #[command(after_help = report::EXAMPLES)]
     Report(report::Arguments),
+    /// Simulate a workload or a trace under one or several settings.
+    #[command(after_help = sim::EXAMPLES)]
+    Sim(Box<sim::Arguments>),
     /// What queueing theory says: Little, M/M/1, M/M/c, M/G/1, Erlang B and C.
     #[command(after_help = queue::EXAMPLES)]
     Queue(queue::Arguments),
@@ -58,6 +67,7 @@ impl Cli {
         let format = self.output.format;
         let text = match self.command {
             Command::Report(arguments) => report::run(&arguments, format)?,
+            Command::Sim(arguments) => sim::run(&arguments, format)?,
             Command::Queue(arguments) => queue::run(&arguments, format)?,
             Command::Explain(arguments) => explain::run(&arguments, format)?,
             Command::Completions { shell } => {

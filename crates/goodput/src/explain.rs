@@ -65,7 +65,7 @@ fn all() -> impl Iterator<Item = &'static Metric> {
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let language = Language::from(arguments.lang);
     let Some(id) = &arguments.id else { return list(language, format) };
-    let metric = all().find(|m| m.id == id.as_str()).ok_or_else(|| unknown(id))?;
+    let metric = find(id).ok_or_else(|| unknown(id))?;
     let numbers = numbers(metric, &arguments.with)?;
     match format {
         Format::Text => page(metric, numbers.as_deref(), language),
@@ -74,6 +74,31 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
             bail!("explain writes text or JSON: use --format text or --format json")
         }
     }
+}
+
+/// What people and our own reports call a metric beside its id.
+const ALIASES: &[(&str, &str)] = &[
+    ("itl", "inter_token_latency"),
+    ("inter_chunk_gap", "inter_token_latency"),
+    ("chunk_gap", "inter_token_latency"),
+    ("e2e", "e2e_latency"),
+    ("e2el", "e2e_latency"),
+    ("latency", "e2e_latency"),
+    ("attainment", "slo_attainment"),
+    ("throughput", "request_throughput"),
+    ("output_throughput", "token_throughput"),
+    ("in_flight", "requests_in_system"),
+    ("little", "requests_in_system"),
+    ("kv_cache_usage", "kv_utilization"),
+    ("rho", "utilization"),
+    ("b_max", "max_batch_size"),
+];
+
+/// The metric with this id or alias, in any case, with spaces or dashes for underscores.
+fn find(id: &str) -> Option<&'static Metric> {
+    let id = id.trim().to_ascii_lowercase().replace([' ', '-'], "_");
+    let id = ALIASES.iter().find(|(alias, _)| *alias == id).map_or(id.as_str(), |(_, id)| id);
+    all().find(|m| m.id == id)
 }
 
 /// An error that names the ids which look like what was asked for.
@@ -136,7 +161,7 @@ fn layer_name(layer: Layer, language: Language) -> &'static str {
             Layer::Queueing => "Queueing",
         },
         Language::Zh => match layer {
-            Layer::Latency => "延迟",
+            Layer::Latency => "时延",
             Layer::Throughput => "吞吐与 Goodput",
             Layer::Resources => "资源",
             Layer::Diagnosis => "诊断",
@@ -381,4 +406,17 @@ fn as_json(m: &Metric, numbers: Option<&[f64]>) -> Result<Value> {
         entry.insert("value".to_owned(), json!(value.value));
     }
     Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alias_leads_to_an_entry() {
+        for (alias, id) in ALIASES {
+            assert_eq!(find(alias).map(|m| m.id), Some(*id), "{alias}");
+        }
+        assert_eq!(find("TPOT").map(|m| m.id), Some("tpot"));
+    }
 }

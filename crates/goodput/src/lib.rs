@@ -7,6 +7,7 @@ mod explain;
 mod output;
 mod queue;
 mod report;
+mod sim;
 
 use std::ffi::OsString;
 

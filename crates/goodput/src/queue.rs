@@ -33,6 +33,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Model {
     /// Little's law, L = λ·W, in three directions: give two of the three.
+    #[command(after_help = "Example:\n  goodput queue little --rate 20/s --time 500ms")]
     Little {
         /// Requests in the system, L.
         #[arg(long, value_name = "COUNT")]
@@ -45,11 +46,13 @@ enum Model {
         time: Option<String>,
     },
     /// One server, Poisson arrivals, exponential service.
+    #[command(after_help = "Example:\n  goodput queue mm1 --rate 4/s --service 100ms")]
     Mm1 {
         #[command(flatten)]
         load: Load,
     },
     /// Several servers with one queue, Poisson arrivals, exponential service.
+    #[command(after_help = "Example:\n  goodput queue mmc --rate 8/s --service 200ms --servers 3")]
     Mmc {
         #[command(flatten)]
         load: Load,
@@ -58,6 +61,7 @@ enum Model {
         servers: u64,
     },
     /// One server, Poisson arrivals, any service time (Pollaczek-Khinchine).
+    #[command(after_help = "Example:\n  goodput queue mg1 --rate 4/s --service 100ms --cv 1.5")]
     Mg1 {
         #[command(flatten)]
         load: Load,
@@ -66,6 +70,7 @@ enum Model {
         cv: f64,
     },
     /// Erlang B (blocked are lost) and Erlang C (blocked wait).
+    #[command(after_help = "Example:\n  goodput queue erlang --load 8.5 --servers 10")]
     Erlang {
         /// Offered load in erlangs, a = λ/μ.
         #[arg(long)]
@@ -75,6 +80,9 @@ enum Model {
         servers: u64,
     },
     /// The service rate that an M/M/1 server needs for a mean or percentile of the response.
+    #[command(
+        after_help = "Example:\n  goodput queue required --rate 4/s --percentile 99% --within 1s"
+    )]
     Required {
         /// Arrival rate, λ.
         #[arg(long, value_name = "RATE")]
@@ -90,6 +98,9 @@ enum Model {
         within: Option<String>,
     },
     /// From the tokens of a request to its service demand, μ and ρ of one replica.
+    #[command(
+        after_help = "Example:\n  goodput queue demand --rate 0.5/s --input-tokens 512 --output-tokens 128 \\\n      --prefill 0.5ms --decode 10ms"
+    )]
     Demand {
         /// Arrival rate, λ.
         #[arg(long, value_name = "RATE")]

@@ -1,12 +1,12 @@
 //! `goodput report`: the figures of benchmark results and request logs, rendered.
 
-mod csv;
-mod json;
-mod text;
+pub mod csv;
+pub mod json;
+pub mod text;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use metrics_core::grammar;
 use metrics_core::interval::Confidence;
@@ -36,8 +36,34 @@ Examples:
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Benchmark results or request logs; `-` reads standard input, .gz is read as it is.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "goodput", value_name = "FILE")]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    objectives: Objectives,
+    /// Meaning of a column: FIELD_UNIT=COLUMN, for CSV and JSON lines of any origin.
+    #[arg(long, value_name = "FIELD=COLUMN[,…]")]
+    map: Vec<String>,
+    /// Format of the files, where the content does not tell.
+    #[arg(long, value_name = "NAME")]
+    input_format: Option<String>,
+}
+
+impl Arguments {
+    /// Files behind `--goodput`, which takes every value up to the next option.
+    fn swallowed(&self) -> Vec<PathBuf> {
+        let values = self.objectives.goodput.iter().filter(|v| !v.contains(':'));
+        values.map(PathBuf::from).filter(|f| f.exists()).collect()
+    }
+
+    /// The files, wherever they stand on the command line.
+    fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().cloned().chain(self.swallowed()).collect()
+    }
+}
+
+/// What is asked of a run, and how its figures are taken.
+#[derive(clap::Args, Debug)]
+pub struct Objectives {
     /// Objectives, separated by commas or by repeating the option.
     #[arg(long, value_name = "SLO")]
     slo: Vec<String>,
@@ -53,12 +79,37 @@ pub struct Arguments {
     /// Confidence of the intervals.
     #[arg(long, value_name = "SHARE", default_value = "95%")]
     confidence: String,
-    /// Meaning of a column: FIELD_UNIT=COLUMN, for CSV and JSON lines of any origin.
-    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',')]
-    map: Vec<String>,
-    /// Format of the files, where the content does not tell.
-    #[arg(long, value_name = "NAME")]
-    input_format: Option<String>,
+}
+
+impl Objectives {
+    /// The objectives of the command line, without the values of `--goodput` that are files.
+    pub fn set(&self, files: &[PathBuf]) -> Result<SloSet> {
+        let mut slo = SloSet::none();
+        for item in &self.slo {
+            let more = item.parse().map_err(|e| anyhow!("--slo: {e}"))?;
+            slo = slo.and(more).map_err(|e| anyhow!("--slo: {e}"))?;
+        }
+        let is_limit = |item: &&str| !files.iter().any(|f| f.as_os_str() == *item);
+        let limits = SloSet::from_goodput(self.goodput.iter().map(String::as_str).filter(is_limit))
+            .map_err(|e| anyhow!("--goodput: {e}"))?;
+        slo = slo.and(limits).map_err(|e| anyhow!("--slo and --goodput: {e}"))?;
+        Ok(if self.strict { slo.strictly() } else { slo })
+    }
+
+    /// The confidence of the intervals.
+    pub fn confidence(&self) -> Result<Confidence> {
+        grammar::share(&self.confidence)
+            .and_then(Confidence::new)
+            .map_err(|e| anyhow!("--confidence: {e}"))
+    }
+
+    /// How percentiles are taken.
+    pub fn method(&self) -> PercentileMethod {
+        match self.percentile {
+            Percentile::Linear => PercentileMethod::Linear,
+            Percentile::NearestRank => PercentileMethod::NearestRank,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -71,7 +122,7 @@ enum Percentile {
 }
 
 /// One run of a file with its report; none where the file has no detail per request.
-struct Reported<'a> {
+pub struct Reported<'a> {
     file: &'a ReadFile,
     /// Counted from 1.
     number: usize,
@@ -84,17 +135,16 @@ struct Reported<'a> {
 
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
-    let slo = objectives(arguments)?;
-    let confidence = grammar::share(&arguments.confidence)
-        .and_then(Confidence::new)
-        .map_err(|e| anyhow!("--confidence: {e}"))?;
-    let method = match arguments.percentile {
-        Percentile::Linear => PercentileMethod::Linear,
-        Percentile::NearestRank => PercentileMethod::NearestRank,
-    };
+    let slo = arguments.objectives.set(&arguments.swallowed())?;
+    let confidence = arguments.objectives.confidence()?;
+    let method = arguments.objectives.method();
     let options = options(arguments)?;
-    let files: Result<Vec<ReadFile>> = arguments.files.iter().map(|f| read(f, &options)).collect();
+    let files: Result<Vec<ReadFile>> =
+        arguments.files().iter().map(|f| read(f, &options)).collect();
     let files = files?;
+    if files.is_empty() {
+        bail!("no file was given: `goodput report FILE --goodput ttft:200`");
+    }
     let mut reported = Vec::new();
     for file in &files {
         for (i, run) in file.runs.iter().enumerate() {
@@ -120,20 +170,6 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     }
 }
 
-/// The objectives of the command line.
-fn objectives(arguments: &Arguments) -> Result<SloSet> {
-    let mut slo = SloSet::none();
-    for item in &arguments.slo {
-        slo = slo
-            .and(item.parse().map_err(|e| anyhow!("--slo: {e}"))?)
-            .map_err(|e| anyhow!("--slo: {e}"))?;
-    }
-    let limits = SloSet::from_goodput(arguments.goodput.iter().map(String::as_str))
-        .map_err(|e| anyhow!("--goodput: {e}"))?;
-    slo = slo.and(limits).map_err(|e| anyhow!("--slo and --goodput: {e}"))?;
-    Ok(if arguments.strict { slo.strictly() } else { slo })
-}
-
 fn options(arguments: &Arguments) -> Result<Options> {
     let format = arguments
         .input_format
@@ -141,9 +177,28 @@ fn options(arguments: &Arguments) -> Result<Options> {
         .map(str::parse)
         .transpose()
         .map_err(|e: serving_io::IoError| anyhow!("--input-format: {e}"))?;
-    let map = ColumnMap::parse(arguments.map.iter().map(String::as_str))
+    let map = ColumnMap::parse(map_items(&arguments.map).iter().map(String::as_str))
         .map_err(|e| anyhow!("--map: {e}"))?;
     Ok(Options { format, map })
+}
+
+/// The items of `--map`, split at commas; a part without `=` belongs to the name before it.
+pub fn map_items(map: &[String]) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    for text in map {
+        let mut first = true;
+        for part in text.split(',') {
+            match items.last_mut() {
+                Some(last) if !first && !part.contains('=') => {
+                    last.push(',');
+                    last.push_str(part);
+                }
+                _ => items.push(part.to_owned()),
+            }
+            first = false;
+        }
+    }
+    items
 }
 
 fn read(path: &Path, options: &Options) -> Result<ReadFile> {

@@ -46,6 +46,14 @@ fn folder_of_examples() -> tempfile::TempDir {
         "log.jsonl",
         "{\"id\":\"a\",\"arrival_s\":0,\"first_token_s\":0.3,\"last_token_s\":0.9,\"output_tokens\":7}\n",
     );
+    write("mine.csv", "t,in,out\n0,100,20\n0.5,300,10\n");
+    write(
+        "azure.csv",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\r\n\
+         2023-11-16 18:15:46.6805900,374,44\r\n\
+         2023-11-16 18:15:50.9951690,396,109\r\n\
+         2023-11-16 18:15:51.2225670,879,55",
+    );
     assert!(Command::new("gzip").arg(dir.path().join("log.jsonl")).status().unwrap().success());
     dir
 }
@@ -169,13 +177,27 @@ fn the_examples_of_every_help_page_run() {
     let tool_folder = Path::new(env!("CARGO_BIN_EXE_goodput")).parent().unwrap();
     let path = format!("{}:{}", tool_folder.display(), std::env::var("PATH").unwrap());
     let mut examples = 0;
-    for command in ["report", "queue", "explain", "completions"] {
-        let help = run(&[command, "--help"]).replace("\\\n", " ");
-        let lines = help
-            .lines()
-            .map(str::trim)
-            .filter(|l| l.contains("goodput ") && !l.starts_with("Usage"));
-        for line in lines.skip_while(|l| !l.starts_with("goodput ")) {
+    for command in [
+        "report",
+        "sim",
+        "queue",
+        "explain",
+        "completions",
+        "queue little",
+        "queue mm1",
+        "queue mmc",
+        "queue mg1",
+        "queue erlang",
+        "queue required",
+        "queue demand",
+        "",
+    ] {
+        let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        let help = run(&words).replace("\\\n", " ");
+        let before = examples;
+        // An example is indented by two and begins with a command of the shell.
+        let lines = help.lines().filter_map(|l| l.strip_prefix("  "));
+        for line in lines.filter(|l| l.starts_with("goodput ") || l.starts_with("zcat ")) {
             let shell = Command::new("sh")
                 .args(["-c", line])
                 .env("PATH", &path)
@@ -186,6 +208,7 @@ fn the_examples_of_every_help_page_run() {
             assert!(shell.status.success() && error.is_empty(), "`{line}` failed: {error}");
             examples += 1;
         }
+        assert!(before < examples, "`goodput {command} --help` has no example");
     }
     assert!(20 <= examples, "only {examples} examples were found");
 }
@@ -196,4 +219,125 @@ fn completions_are_made_for_every_shell() {
         let script = run(&["completions", shell]);
         assert!(script.contains("goodput") && script.contains("report"), "{shell}");
     }
+}
+
+/// `--goodput` takes every value up to the next option, so a file behind it is told apart.
+#[test]
+fn a_file_behind_goodput_is_taken_as_a_file() {
+    let dir = folder_of_examples();
+    let before = run_in(dir.path(), &["report", "result.json", "--goodput", "ttft:150"]);
+    let behind = run_in(dir.path(), &["report", "--goodput", "ttft:150", "result.json"]);
+    assert_eq!(before, behind);
+    assert!(before.contains("goodput ratio"), "{before}");
+}
+
+/// 60 requests in which neighbours are alike are worth 20: all of them being good does not make
+/// them independent, so the target is not called met.
+#[test]
+fn a_share_of_one_hundred_per_cent_still_knows_the_runs_correlation() {
+    let file = sample("closed-c8.json");
+    let text = run(&["report", file.to_str().unwrap(), "--slo", "ttft<100ms @ 90%"]);
+    assert!(text.contains("60 of 60 finished"), "{text}");
+    assert!(text.contains("@ 90%: indeterminate"), "{text}");
+}
+
+#[test]
+fn a_percentile_target_alone_gives_no_goodput() {
+    let file = sample("closed-c8.json");
+    let slo = ["report", file.to_str().unwrap(), "--slo", "p99(ttft)<1ms"];
+    let text = run(&slo);
+    assert!(
+        text.contains("no limit on single requests") && !text.contains("goodput ratio"),
+        "{text}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&run(&[&slo[..], &["--format", "json"]].concat())).unwrap();
+    let goodput = &json["runs"][0]["goodput"];
+    assert!(goodput["good"].is_null() && goodput["attainment"].is_null(), "{goodput}");
+}
+
+/// The figures are those of the plain engine, which executes every step for every request.
+#[test]
+fn the_built_in_scenario_runs_under_two_settings_and_equals_the_reference() {
+    let text = run(&["sim"]);
+    assert_eq!(text, run(&["sim", "--reference"]));
+    insta::assert_snapshot!("sim", text);
+}
+
+/// A simulated run and the report on the file that it wrote print the same figures.
+#[test]
+fn report_on_the_timelines_of_a_run_prints_the_same() {
+    let dir = folder_of_examples();
+    let slo = ["--slo", "ttft<500ms,tpot<10ms,p99(ttft)<1s"];
+    let sim = ["sim", "--max-num-seqs", "16", "--chunk", "512", "--requests-out", "r.jsonl"];
+    let simulated = run_in(dir.path(), &[&sim[..], &slo[..]].concat());
+    let reported = run_in(dir.path(), &[&["report", "r.jsonl"][..], &slo[..]].concat());
+    let layers = |text: &str| {
+        let start = text.find("\nLatency").unwrap();
+        let end = text.find("\nResources").unwrap();
+        text[start..end].to_owned()
+    };
+    assert_eq!(layers(&simulated), layers(&reported));
+    assert!(layers(&reported).contains("goodput ratio"));
+}
+
+/// By hand: two requests of 10 prompt and 2 output tokens, 1 s a step, one slot: each takes three
+/// steps, so the second is scheduled at 3 s although it came at 0.5 s.
+#[test]
+fn a_run_on_one_slot_can_be_checked_by_hand() {
+    let dir = folder_of_examples();
+    std::fs::write(dir.path().join("two.csv"), "t,in,out\n0,10,2\n0.5,10,2\n").unwrap();
+    let text = run_in(
+        dir.path(),
+        &[
+            "sim",
+            "--trace",
+            "two.csv",
+            "--map",
+            "arrival_s=t,input_tokens=in,output_tokens=out",
+            "--max-num-seqs",
+            "1",
+            "--chunk",
+            "16",
+            "--step-time",
+            "base=1s",
+        ],
+    );
+    insta::assert_snapshot!("sim_by_hand", text);
+}
+
+#[test]
+fn a_bad_simulation_is_refused_with_the_bound() {
+    let dir = folder_of_examples();
+    std::fs::write(dir.path().join("back.csv"), "t,in,out\n1,10,2\n0.5,10,2\n").unwrap();
+    std::fs::write(dir.path().join("same.csv"), "id,t,in,out\na,1,10,2\na,2,10,2\n").unwrap();
+    let map = ["--map", "arrival_s=t,input_tokens=in,output_tokens=out"];
+    let mut text = String::new();
+    for arguments in [
+        &["sim", "--max-num-seqs", "0"][..],
+        &["sim", "--chunk", "0"],
+        &["sim", "--policy", "fifo"],
+        &["sim", "--step-time", "base=-1ms"],
+        &["sim", "--step-time", "base=1h"],
+        &["sim", "--step-time", "h100"],
+        &["sim", "--rate-scale", "0"],
+        &["sim", "--requests-out", "r.jsonl"],
+        &["sim", "--trace", "log.csv"],
+        &["sim", "--trace", "back.csv", map[0], map[1]],
+        &[
+            "sim",
+            "--trace",
+            "same.csv",
+            "--map",
+            "id=id,arrival_s=t,input_tokens=in,output_tokens=out",
+        ],
+        &["sim", "--trace", "result.json"],
+    ] {
+        text.push_str(&format!(
+            "$ goodput {}\n{}",
+            arguments.join(" "),
+            run_in(dir.path(), arguments)
+        ));
+    }
+    insta::assert_snapshot!("sim_errors", text);
 }

@@ -43,7 +43,7 @@ pub fn ttft(t_arrive: Seconds, t_first: Seconds) -> Result<Seconds> {
 pub const TTFT: Metric = Metric {
     id: "ttft",
     symbol: r"\mathrm{TTFT}",
-    name: text("Time to first token", "首 token 时延"),
+    name: text("Time to first token (TTFT)", "首 token 时延（TTFT）"),
     layer: Layer::Latency,
     unit: Unit::SECOND,
     inputs: &[T_ARRIVE, T_FIRST],
@@ -157,7 +157,7 @@ pub fn tpot(t_first: Seconds, t_last: Seconds, n_out: u64) -> Result<SecondsPerT
 pub const TPOT: Metric = Metric {
     id: "tpot",
     symbol: r"\mathrm{TPOT}",
-    name: text("Time per output token", "每输出 token 时延"),
+    name: text("Time per output token (TPOT)", "每输出 token 时延（TPOT）"),
     layer: Layer::Latency,
     unit: Unit::SECOND.per(Unit::TOKEN),
     inputs: &[T_FIRST, T_LAST, N_OUT],
@@ -234,7 +234,7 @@ pub fn e2e_latency(t_arrive: Seconds, t_last: Seconds) -> Result<Seconds> {
 pub const E2E_LATENCY: Metric = Metric {
     id: "e2e_latency",
     symbol: r"\mathrm{E2E}",
-    name: text("End-to-end latency", "端到端时延"),
+    name: text("End-to-end latency (E2E)", "端到端时延（E2E）"),
     layer: Layer::Latency,
     unit: Unit::SECOND,
     inputs: &[T_ARRIVE, T_LAST],
@@ -381,7 +381,7 @@ pub fn inter_token_latency(t_previous: Seconds, t_token: Seconds) -> Result<Seco
 pub const INTER_TOKEN_LATENCY: Metric = Metric {
     id: "inter_token_latency",
     symbol: r"\mathrm{ITL}_i",
-    name: text("Inter-token latency", "token 间时延"),
+    name: text("Inter-token latency (ITL)", "token 间时延（ITL）"),
     layer: Layer::Latency,
     unit: Unit::SECOND,
     inputs: &[

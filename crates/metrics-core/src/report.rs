@@ -429,8 +429,9 @@ impl Goodput {
         let unknown = judged(Judgement::Unknown).count() as u64;
         let good_tokens: Option<Vec<u64>> = good.iter().map(|t| t.output_tokens()).collect();
         let good_tokens = good_tokens.as_deref().map(total).transpose()?;
-        // A share over requests that cannot be judged would count the unknown as misses.
-        let known = unknown == 0;
+        // A share over requests that cannot be judged would count the unknown as misses, and
+        // without a limit on single requests there is nothing to judge them by.
+        let known = unknown == 0 && slo.limits().next().is_some();
         let attainment =
             if known { slo_attainment(good_n, completed_n, misses).ok() } else { None };
         let marginals: Vec<Marginal> = slo
@@ -452,8 +453,9 @@ impl Goodput {
             &[i] if marginals.iter().all(|m| m.share.is_some()) => Some(i),
             _ => None,
         };
+        let latencies: Vec<Latency> = slo.limits().map(|l| l.latency).collect();
         let (attainment_interval, too_narrow) =
-            match share_interval(input, |t| slo.judge(t) == Judgement::Good) {
+            match share_interval(input, &latencies, |t| slo.judge(t) == Judgement::Good) {
                 _ if attainment.is_none() => (None, None),
                 Ok(interval) => (Some(interval), None),
                 // A run too short for its correlation still has its count, and the reader the warning.
@@ -488,8 +490,12 @@ impl Goodput {
 }
 
 /// The interval of the share of finished requests that are `met`, with the run's correlation.
+///
+/// Whether each request is met may be the same all along and so show no correlation, where the
+/// latencies behind it do: without failures the widest interval over those latencies is taken.
 fn share_interval(
     input: &Input<'_>,
+    latencies: &[Latency],
     met: impl Fn(&RequestTimeline) -> bool,
 ) -> std::result::Result<Interval, NoInterval> {
     let mut finished: Vec<&RequestTimeline> = input
@@ -500,7 +506,17 @@ fn share_interval(
     sort_by_arrival(&mut finished);
     let met: Vec<bool> = finished.iter().map(|t| met(t)).collect();
     let series = Summary::new(met.iter().map(|&m| f64::from(u8::from(m))).collect())?;
-    series.run().proportion(&met, input.confidence)
+    let mut widest = series.run().proportion(&met, input.confidence)?;
+    for latency in latencies {
+        let values: Option<Vec<f64>> = finished.iter().map(|t| latency.of(t)).collect();
+        // A failed request has no latency, but then the outcomes differ and show the correlation.
+        let Some(values) = values else { continue };
+        let interval = Summary::new(values)?.run().proportion(&met, input.confidence)?;
+        if widest.width() < interval.width() {
+            widest = interval;
+        }
+    }
+    Ok(widest)
 }
 
 /// What the run says of a target; `None` for a limit that has none.
@@ -519,7 +535,7 @@ fn target(
         Slo::Attainment { target, .. } => {
             let met = values.iter().filter(|&&v| limit.is_met_by(v)).count() as u64;
             let interval = if unknown == 0 {
-                share_interval(input, |t| {
+                share_interval(input, &[limit.latency], |t| {
                     t.outcome() == Outcome::Completed
                         && limit.latency.of(t).is_some_and(|v| limit.is_met_by(v))
                 })

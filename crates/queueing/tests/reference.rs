@@ -16,6 +16,7 @@
 )]
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use queueing::{
@@ -61,7 +62,9 @@ fn rows(name: &str) -> Vec<Row> {
     if whole.is_file() {
         rows.extend(read(&whole));
     } else {
-        eprintln!(
+        // Written past the test runner's capture, so that a plain run shows it.
+        let _ = writeln!(
+            std::io::stderr(),
             "only the excerpt of {name}: {} is not there (set GOODPUT_DATA)",
             whole.display()
         );

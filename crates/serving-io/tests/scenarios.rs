@@ -235,7 +235,7 @@ fn a_simulated_run_reads_back_the_same() {
     run("larger-chunk", "chunk-128", |workload, result, _| {
         let duration = Some(result.statistics().end.instant());
         let header = Header { duration, epoch_s: Some(1e9), ..Header::default() };
-        let bytes = simulation::write(Vec::new(), workload, result, &header).unwrap();
+        let bytes = simulation::write(Vec::new(), result, &header).unwrap();
         let text = String::from_utf8(bytes.clone()).unwrap();
         assert_snapshot!(text, @r#"
 {"schema_version":1,"kind":"goodput-timelines","epoch_s":1000000000.0,"duration_ps":"240400000000"}
@@ -258,7 +258,7 @@ fn late_instants_keep_every_picosecond() {
     let workload = Workload::new(vec![request]).unwrap();
     let step: sched_sim::Affine = "base=1ps".parse().unwrap();
     let result = Simulation::new(&workload, DecodeFirst::default(), step).run().unwrap();
-    let bytes = simulation::write(Vec::new(), &workload, &result, &Header::default()).unwrap();
+    let bytes = simulation::write(Vec::new(), &result, &Header::default()).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     for key in ["\"arrival_ps\":\"12345678901234567\"", "\"last_token_ps\":\"12345678901234569\""] {
         assert!(text.contains(key), "{text}");

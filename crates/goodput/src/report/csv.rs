@@ -19,6 +19,13 @@ struct Row {
 }
 
 impl Row {
+    /// Name, value, low, high and n, in full.
+    fn cells(self) -> Vec<String> {
+        let full = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
+        let n = self.n.map(|n| n.to_string()).unwrap_or_default();
+        vec![self.name, full(self.value), full(self.low), full(self.high), n]
+    }
+
     fn plain(name: &str, value: Option<f64>, n: Option<u64>) -> Self {
         Self { name: name.to_owned(), value, low: None, high: None, n }
     }
@@ -86,6 +93,11 @@ fn rows(report: &Report) -> Vec<Row> {
     rows
 }
 
+/// Every figure of a report as cells: name, value, low, high, n.
+pub fn cells(report: &Report) -> Vec<Vec<String>> {
+    rows(report).into_iter().map(Row::cells).collect()
+}
+
 /// The rows of a run: recomputed where there is detail, else as the tool states them.
 fn of_run(r: &Reported<'_>) -> Vec<Row> {
     match &r.report {
@@ -100,19 +112,11 @@ fn of_run(r: &Reported<'_>) -> Vec<Row> {
 }
 
 pub fn render_csv(reported: &[Reported<'_>]) -> Result<String> {
-    let full = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
     let mut table = Vec::new();
     for r in reported {
         for row in of_run(r) {
-            table.push(vec![
-                r.file.name.clone(),
-                r.number.to_string(),
-                row.name,
-                full(row.value),
-                full(row.low),
-                full(row.high),
-                row.n.map(|n| n.to_string()).unwrap_or_default(),
-            ]);
+            let run = [r.file.name.clone(), r.number.to_string()];
+            table.push(run.into_iter().chain(row.cells()).collect());
         }
     }
     csv_text(&["file", "run", "figure", "value", "low", "high", "n"], &table)

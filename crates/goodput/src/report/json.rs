@@ -65,7 +65,8 @@ fn run(r: &Reported<'_>) -> Value {
     object
 }
 
-fn figures(map: &mut Map<String, Value>, report: &Report) {
+/// The figures of a report, as keys of a run.
+pub fn figures(map: &mut Map<String, Value>, report: &Report) {
     let mut requests = Map::new();
     requests.insert("sent".to_owned(), json!(report.sent()));
     for (outcome, n) in &report.outcomes {
@@ -191,12 +192,14 @@ fn goodput(g: &Goodput) -> Value {
             })
         })
         .collect();
+    // Percentile targets alone judge no single request, so nothing is good or not.
+    let judged = |n: u64| if g.has_limits() { json!(n) } else { Value::Null };
     json!({
         "slo": g.slo.to_string(),
         "goodput_per_s": number(g.rate),
         "goodput_tokens_per_s": number(g.tokens),
-        "good": g.good,
-        "good_one_token": g.good_one_token,
+        "good": judged(g.good),
+        "good_one_token": judged(g.good_one_token),
         "not_judged": g.unknown,
         "goodput_ratio": g.ratio,
         "goodput_ratio_base": g.completed,

@@ -33,7 +33,7 @@ pub fn render(reported: &[Reported<'_>]) -> Result<String> {
             }
             None => stated(&mut text, r)?,
         }
-        remarks(&mut text, r.run)?;
+        remarks(&mut text, r.run, r.report.is_some())?;
     }
     Ok(text)
 }
@@ -82,7 +82,7 @@ fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
 }
 
 /// A figure of a distribution: a time, whatever it is per.
-fn time(x: f64) -> String {
+pub fn time(x: f64) -> String {
     Seconds::new(x).map_or_else(|_| "-".to_owned(), format::time)
 }
 
@@ -113,7 +113,8 @@ fn bounds(figure: &Figure) -> String {
     }
 }
 
-fn latency(text: &mut String, report: &Report, confidence: Confidence) -> Result<()> {
+/// The latency layer.
+pub fn latency(text: &mut String, report: &Report, confidence: Confidence) -> Result<()> {
     writeln!(text, "\nLatency")?;
     let mut rows = Vec::new();
     let mut notes = Vec::new();
@@ -210,7 +211,8 @@ fn without_intervals(none: &[(&str, NoInterval)]) -> Vec<String> {
 /// What a row does not hold.
 fn left_out(notes: &mut Vec<String>, d: &Distribution) {
     if 0 < d.one_token_left_out {
-        notes.push(format!("{}: {} one-token answers left out", title(d), d.one_token_left_out));
+        let answers = format::things(d.one_token_left_out, "one-token answer");
+        notes.push(format!("{}: {answers} left out", title(d)));
     }
     if 0 < d.unknown_left_out {
         notes.push(format!(
@@ -274,7 +276,8 @@ fn rate(x: Option<impl Quantity>, unit: &str) -> String {
     x.map_or_else(|| "-".to_owned(), |x| format!("{} {unit}", format::rate(x.number())))
 }
 
-fn throughput(text: &mut String, report: &Report) -> Result<()> {
+/// The throughput layer.
+pub fn throughput(text: &mut String, report: &Report) -> Result<()> {
     let t: &Throughput = &report.throughput;
     writeln!(text, "\nThroughput")?;
     line(text, "requests", &format!("{:16}{} completed", rate(t.requests, "req/s"), t.completed))?;
@@ -313,7 +316,9 @@ fn throughput(text: &mut String, report: &Report) -> Result<()> {
 
 fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
     line(text, "objectives", &g.slo.to_string())?;
-    if 0 < g.unknown {
+    if !g.has_limits() {
+        line(text, "goodput", "-  no limit on single requests; ttft<200ms would be one")?;
+    } else if 0 < g.unknown {
         line(
             text,
             "goodput",
@@ -323,7 +328,11 @@ fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
         let one = if g.good_one_token == 0 {
             String::new()
         } else {
-            format!(", {} of them one-token answers (TPOT 0)", g.good_one_token)
+            format!(
+                ", {} of them {} (TPOT 0)",
+                g.good_one_token,
+                if g.good_one_token == 1 { "a one-token answer" } else { "one-token answers" }
+            )
         };
         line(text, "goodput", &format!("{:16}{} good{one}", rate(g.rate, "req/s"), g.good))?;
         if g.tokens.is_some() {
@@ -460,7 +469,7 @@ fn stated(text: &mut String, r: &Reported<'_>) -> Result<()> {
     Ok(())
 }
 
-fn remarks(text: &mut String, run: &Run) -> Result<()> {
+fn remarks(text: &mut String, run: &Run, has_report: bool) -> Result<()> {
     if run.notes.is_empty() && run.missing.is_empty() {
         return Ok(());
     }
@@ -470,6 +479,13 @@ fn remarks(text: &mut String, run: &Run) -> Result<()> {
     }
     for m in &run.missing {
         writeln!(text, "  not in the file: {}; {}", m.what, m.with)?;
+    }
+    if has_report && !run.stated.is_empty() && !run.missing.is_empty() {
+        let figures = format::things(run.stated.len() as u64, "figure");
+        writeln!(
+            text,
+            "  {figures} that the tool itself states are in --format json, not recomputed"
+        )?;
     }
     Ok(())
 }

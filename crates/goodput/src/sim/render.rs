@@ -1,0 +1,452 @@
+//! A simulation's answer as text, JSON, CSV or Markdown.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use metrics_core::format;
+use metrics_core::report::{Distribution, Report};
+use metrics_core::units::Quantity;
+use sched_sim::{LoadLevel, RunEnd, RunStatistics};
+use serde_json::{Map, Value, json};
+use serving_io::scenario::StepTimeSource;
+
+use super::{Answer, Setting, Simulated};
+use crate::output::{self, Format};
+use crate::report::{csv, json as report_json, text as report_text};
+
+/// The answer in one form.
+pub fn render(answer: &Answer, format: Format) -> Result<String> {
+    match format {
+        Format::Json => json_of(answer),
+        Format::Csv => csv_of(answer),
+        Format::Md => {
+            let (header, rows) = table(answer);
+            let header: Vec<&str> = header.iter().map(String::as_str).collect();
+            Ok(format!("**{}**\n\n{}", answer.title, output::markdown_table(&header, &rows)))
+        }
+        Format::Text => match answer.runs.as_slice() {
+            [one] => single(answer, one),
+            _ => sweep(answer),
+        },
+    }
+}
+
+/// A line with its label in a column of its own.
+fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
+    Ok(writeln!(text, "  {label:17}{content}")?)
+}
+
+/// Name, value: what a setting is, in the order of the options.
+fn settings(s: &Setting) -> [(&'static str, String); 4] {
+    [
+        ("policy", s.policy.clone()),
+        ("max_num_seqs", s.max_num_seqs.to_string()),
+        ("chunk", s.chunk.to_string()),
+        ("rate_scale", format::value(s.rate_scale.factor())),
+    ]
+}
+
+/// What a step costs, in words.
+fn step_time_lines(source: &StepTimeSource) -> Vec<String> {
+    match source {
+        StepTimeSource::Affine(affine) => vec![affine.to_string()],
+        StepTimeSource::Preset(p) => {
+            let c = &p.coefficients;
+            let short = |text: &str| {
+                text.parse::<f64>().map_or_else(|_| text.to_owned(), |x| format::significant(x, 4))
+            };
+            vec![
+                format!(
+                    "{} on {}, TP {}, {} (preset {})",
+                    p.model, p.gpu, p.tensor_parallel, p.engine, p.name
+                ),
+                format!(
+                    "{}: o {}, w {}, b {}, cp {}, cd {}, e {} ms",
+                    serving_io::preset::FORM,
+                    short(&c.o),
+                    short(&c.w),
+                    short(&c.b),
+                    short(&c.cp),
+                    short(&c.cd),
+                    short(&c.e)
+                ),
+                format!(
+                    "{}; error mean {}, p95 {}, worst {}",
+                    p.source,
+                    format::percent(p.errors.mean_absolute),
+                    format::percent(p.errors.p95_absolute),
+                    format::percent(p.errors.max_absolute)
+                ),
+                p.validity.clone(),
+            ]
+        }
+        _ => vec!["unknown form".to_owned()],
+    }
+}
+
+/// What a step costs, in a word.
+fn step_time_name(source: &StepTimeSource) -> String {
+    match source {
+        StepTimeSource::Affine(affine) => affine.to_string(),
+        StepTimeSource::Preset(p) => p.name.clone(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// The load of a run, and what may be said of it.
+fn load_lines(run: &Simulated) -> Vec<String> {
+    let load = &run.load;
+    let shown = |x: Option<f64>| x.map_or("-".to_owned(), |x| format::significant(x, 3));
+    let mut lines = vec![format!(
+        "rho {}: {}/s arrive, each takes {} of a server with a full batch",
+        shown(load.rho()),
+        shown(load.arrival_rate),
+        load.saturated_demand_s.map_or("-".to_owned(), report_text::time),
+    )];
+    lines.push(match load.relative() {
+        Some(relative) => format!(
+            "{} of the {}/s that are completed while a queue is never empty",
+            format::percent(relative),
+            shown(load.saturated_rate)
+        ),
+        None => "all requests together do not fill the batch, so no saturated rate can be measured"
+            .to_owned(),
+    });
+    match load.level() {
+        Some(LoadLevel::Overloaded) => lines.push(
+            "OVERLOADED: not a steady state, the queue grows as long as requests arrive and every latency depends on the length of the run".to_owned(),
+        ),
+        Some(LoadLevel::NearSaturation) => lines.push(
+            "near saturation: a few per cent of step time become tens of per cent of latency".to_owned(),
+        ),
+        Some(LoadLevel::Moderate) | None => {}
+    }
+    lines
+}
+
+/// Why a run is truncated.
+fn truncation(end: RunEnd) -> Option<&'static str> {
+    match end {
+        RunEnd::Completed => None,
+        RunEnd::TimeLimit => Some("TRUNCATED by --until: no throughput, no goodput"),
+        RunEnd::StepLimit => Some("TRUNCATED by the step limit: no throughput, no goodput"),
+        _ => Some(
+            "STALLED: requests are left that the policy does not serve: no throughput, no goodput",
+        ),
+    }
+}
+
+fn head(text: &mut String, answer: &Answer) -> Result<()> {
+    writeln!(text, "{}", answer.title)?;
+    let seed = answer.seed.map(|s| format!(", seed {s}")).unwrap_or_default();
+    if let Some(run) = answer.runs.first() {
+        writeln!(text, "{}{seed}", format::things(run.requests as u64, "request"))?;
+    }
+    Ok(())
+}
+
+fn single(answer: &Answer, run: &Simulated) -> Result<String> {
+    let mut text = String::new();
+    head(&mut text, answer)?;
+    let of: Vec<String> = settings(&run.setting).iter().map(|(k, v)| format!("{k} {v}")).collect();
+    line(&mut text, "setting", &of.join(", "))?;
+    for (i, l) in step_time_lines(&run.setting.step_time).iter().enumerate() {
+        line(&mut text, if i == 0 { "step time" } else { "" }, l)?;
+    }
+    for (i, l) in load_lines(run).iter().enumerate() {
+        line(&mut text, if i == 0 { "load" } else { "" }, l)?;
+    }
+    if let Some(why) = truncation(run.end) {
+        line(&mut text, "", why)?;
+    }
+    if let Some(report) = &run.report {
+        report_text::latency(&mut text, report, answer.confidence)?;
+        report_text::throughput(&mut text, report)?;
+    }
+    resources(&mut text, answer, &run.statistics)?;
+    diagnosis(&mut text, &run.statistics)?;
+    notes(&mut text, answer)?;
+    Ok(text)
+}
+
+fn notes(text: &mut String, answer: &Answer) -> Result<()> {
+    if !answer.notes.is_empty() {
+        writeln!(text, "\nHow the trace was read")?;
+        for n in &answer.notes {
+            writeln!(text, "  {}: {}", n.id, n.text)?;
+        }
+    }
+    Ok(())
+}
+
+fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()> {
+    let number = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
+    let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
+    writeln!(text, "\nResources")?;
+    line(
+        text,
+        "in the system",
+        &format!(
+            "mean {}: {} in the batch of {}, {} waiting",
+            number(s.mean_in_system()),
+            number(s.mean_in_service()),
+            s.max_num_seqs,
+            number(s.mean_waiting())
+        ),
+    )?;
+    line(
+        text,
+        "utilization",
+        &format!(
+            "{} of the batch by steps, {} by time",
+            share(s.utilization_by_steps()),
+            share(s.utilization_by_time())
+        ),
+    )?;
+    line(
+        text,
+        "stages",
+        &format!(
+            "mean {} in prefill, {} in decode; {} prompt tokens per output token",
+            number(s.mean_in_prefill()),
+            number(s.mean_in_decode()),
+            number(s.prefill_decode_ratio())
+        ),
+    )?;
+    line(
+        text,
+        "steps",
+        &format!(
+            "{}, {} of them with an event; busy {} of the time",
+            s.steps,
+            s.event_steps,
+            share(s.busy_share())
+        ),
+    )?;
+    let mean_tokens = s.kv_held_bytes_per_step(1);
+    let mut kv = format!(
+        "mean {} tokens held, at most {}",
+        mean_tokens.map_or("-".to_owned(), |x| format::fixed(x, 0)),
+        s.kv_held_bytes_max(1)
+    );
+    if let Some(bytes) = answer.kv_bytes_per_token {
+        let gib = |x: f64| format!("{} GiB", format::fixed(x / f64::from(1_u32 << 30), 2));
+        kv.push_str(&format!(
+            "; mean {}, at most {}",
+            s.kv_held_bytes_per_step(bytes).map_or("-".to_owned(), gib),
+            gib(s.kv_held_bytes_max(bytes) as f64)
+        ));
+    }
+    line(text, "KV", &format!("{kv} (no limit)"))
+}
+
+fn diagnosis(text: &mut String, s: &RunStatistics) -> Result<()> {
+    writeln!(text, "\nDiagnosis")?;
+    line(
+        text,
+        "requests",
+        &format!(
+            "{} injected = {} completed + {} running + {} queued",
+            s.injected, s.completed, s.running, s.queued
+        ),
+    )?;
+    let little = if s.littles_law_holds() {
+        "holds exactly: the area under the requests in the system is the sum of their times there"
+    } else {
+        "DOES NOT HOLD: this is a fault of the simulator, please report it"
+    };
+    line(text, "Little's law", little)
+}
+
+/// A figure of a distribution.
+fn figure(report: Option<&Report>, name: &str, p: usize) -> String {
+    let of = |d: &Distribution| Some(d.figures.as_ref()?.percentiles.get(p)?.value);
+    report
+        .and_then(|r| r.latency.iter().find(|d| d.name == name))
+        .and_then(of)
+        .map_or("-".to_owned(), report_text::time)
+}
+
+/// One row a setting: what differs between them, then the figures.
+fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
+    let names: Vec<&str> = answer
+        .runs
+        .first()
+        .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
+        .unwrap_or_default();
+    let all: Vec<[(&str, String); 4]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    let varies = |i: usize| all.iter().any(|s| s[i].1 != all[0][i].1);
+    // Where nothing differs the batch and chunk are still worth a look.
+    let shown: Vec<usize> = (0..names.len()).filter(|&i| varies(i) || i == 1 || i == 2).collect();
+    let with_slo = answer.runs.iter().any(|r| !r.setting.slo.is_empty());
+    let mut header: Vec<String> = shown.iter().map(|&i| names[i].to_owned()).collect();
+    for h in ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "E2E p99", "req/s", "tok/s"] {
+        header.push(h.to_owned());
+    }
+    if with_slo {
+        header.extend(["goodput req/s".to_owned(), "ratio".to_owned()]);
+    }
+    header.extend(["batch".to_owned(), "load".to_owned()]);
+    let rows = answer
+        .runs
+        .iter()
+        .zip(&all)
+        .map(|(run, set)| {
+            let report = run.report.as_ref();
+            let mut row: Vec<String> = shown.iter().map(|&i| set[i].1.clone()).collect();
+            row.extend([
+                figure(report, "ttft", 0),
+                figure(report, "ttft", 3),
+                figure(report, "tpot", 0),
+                figure(report, "tpot", 3),
+                figure(report, "e2e", 3),
+            ]);
+            let rate = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
+            let throughput = report.map(|r| &r.throughput);
+            row.push(rate(throughput.and_then(|t| t.requests).map(Quantity::number)));
+            row.push(rate(throughput.and_then(|t| t.output).map(Quantity::number)));
+            if with_slo {
+                let g = report.and_then(|r| r.goodput.as_ref());
+                row.push(rate(g.and_then(|g| g.rate).map(Quantity::number)));
+                row.push(g.and_then(|g| g.ratio).map_or("-".to_owned(), format::percent));
+            }
+            row.push(run.statistics.utilization_by_time().map_or("-".to_owned(), format::percent));
+            let mark = match run.load.level() {
+                Some(LoadLevel::Overloaded) => " OVERLOADED",
+                Some(LoadLevel::NearSaturation) => " near saturation",
+                _ => "",
+            };
+            let load = run.load.relative().or(run.load.rho());
+            row.push(format!("{}{mark}", load.map_or("-".to_owned(), |x| format::fixed(x, 2))));
+            row
+        })
+        .collect();
+    (header, rows)
+}
+
+fn sweep(answer: &Answer) -> Result<String> {
+    let mut text = String::new();
+    head(&mut text, answer)?;
+    if let Some(first) = answer.runs.first() {
+        for (i, l) in step_time_lines(&first.setting.step_time).iter().enumerate() {
+            line(&mut text, if i == 0 { "step time" } else { "" }, l)?;
+        }
+        if !first.setting.slo.is_empty() {
+            line(&mut text, "objectives", &first.setting.slo.to_string())?;
+        }
+    }
+    text.push('\n');
+    let (header, rows) = table(answer);
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    text.push_str(&output::plain_table(&header, &rows));
+    let level = |l: LoadLevel| answer.runs.iter().any(|r| r.load.level() == Some(l));
+    if level(LoadLevel::Overloaded) {
+        writeln!(
+            text,
+            "\nAn overloaded run is no steady state: its latencies grow with the length of the run."
+        )?;
+    }
+    if level(LoadLevel::NearSaturation) {
+        writeln!(
+            text,
+            "\nNear saturation a few per cent of step time become tens of per cent of latency."
+        )?;
+    }
+    if answer.runs.iter().any(|r| r.end.is_truncated()) {
+        writeln!(text, "\nTruncated runs have no throughput and no goodput.")?;
+    }
+    notes(&mut text, answer)?;
+    Ok(text)
+}
+
+fn json_of(answer: &Answer) -> Result<String> {
+    let runs: Vec<Value> = answer.runs.iter().map(|r| run_json(answer, r)).collect();
+    let notes: Vec<Value> = answer
+        .notes
+        .iter()
+        .map(|n| json!({ "id": n.id, "affects": n.affects, "text": n.text }))
+        .collect();
+    output::json_text(&json!({
+        "schema_version": 1,
+        "kind": "goodput-simulation",
+        "workload": answer.title,
+        "seed": answer.seed,
+        "notes": notes,
+        "runs": runs,
+    }))
+}
+
+fn run_json(answer: &Answer, run: &Simulated) -> Value {
+    let s = &run.statistics;
+    let mut map = Map::new();
+    map.insert("variant".to_owned(), json!(run.setting.name));
+    map.insert("policy".to_owned(), json!(run.setting.policy));
+    map.insert("max_num_seqs".to_owned(), json!(run.setting.max_num_seqs));
+    map.insert("chunk_tokens".to_owned(), json!(run.setting.chunk));
+    map.insert("rate_scale".to_owned(), json!(run.setting.rate_scale.factor()));
+    map.insert("step_time".to_owned(), json!(step_time_name(&run.setting.step_time)));
+    map.insert("slo".to_owned(), json!(run.setting.slo.to_string()));
+    map.insert("truncated".to_owned(), json!(run.end.is_truncated()));
+    map.insert(
+        "load".to_owned(),
+        json!({
+            "arrival_rate_per_s": run.load.arrival_rate,
+            "rho": run.load.rho(),
+            "saturated_rate_per_s": run.load.saturated_rate,
+            "relative_to_saturation": run.load.relative(),
+            "can_be_steady": run.load.level().map(LoadLevel::can_be_steady),
+        }),
+    );
+    if let Some(report) = &run.report {
+        report_json::figures(&mut map, report);
+    }
+    map.insert(
+        "simulation".to_owned(),
+        json!({
+            "injected": s.injected,
+            "completed": s.completed,
+            "running": s.running,
+            "queued": s.queued,
+            "steps": s.steps,
+            "event_steps": s.event_steps,
+            "busy_share": s.busy_share(),
+            "batch_utilization_by_steps": s.utilization_by_steps(),
+            "batch_utilization_by_time": s.utilization_by_time(),
+            "in_system_mean": s.mean_in_system(),
+            "in_service_mean": s.mean_in_service(),
+            "waiting_mean": s.mean_waiting(),
+            "in_prefill_mean": s.mean_in_prefill(),
+            "in_decode_mean": s.mean_in_decode(),
+            "prefill_decode_ratio": s.prefill_decode_ratio(),
+            "kv_held_tokens_mean": s.kv_held_bytes_per_step(1),
+            "kv_held_tokens_max": s.kv_held_max,
+            "kv_held_bytes_mean": answer.kv_bytes_per_token.and_then(|b| s.kv_held_bytes_per_step(b)),
+            "littles_law_holds_exactly": s.littles_law_holds(),
+        }),
+    );
+    Value::Object(map)
+}
+
+fn csv_of(answer: &Answer) -> Result<String> {
+    let mut rows = Vec::new();
+    for run in &answer.runs {
+        let of: Vec<String> = settings(&run.setting).into_iter().map(|(_, v)| v).collect();
+        for cells in run.report.iter().flat_map(csv::cells) {
+            rows.push(of.iter().cloned().chain(cells).collect());
+        }
+        for (name, value) in [
+            ("rho", run.load.rho()),
+            ("relative_to_saturation", run.load.relative()),
+            ("batch_utilization_by_steps", run.statistics.utilization_by_steps()),
+            ("batch_utilization_by_time", run.statistics.utilization_by_time()),
+            ("steps", Some(run.statistics.steps as f64)),
+        ] {
+            let value = value.map(|x| x.to_string()).unwrap_or_default();
+            let rest = [name.to_owned(), value, String::new(), String::new(), String::new()];
+            rows.push(of.iter().cloned().chain(rest).collect());
+        }
+    }
+    let header =
+        ["policy", "max_num_seqs", "chunk", "rate_scale", "figure", "value", "low", "high", "n"];
+    output::csv_text(&header, &rows)
+}
