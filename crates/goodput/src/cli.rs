@@ -7,7 +7,8 @@ use clap_complete::Shell;
 use crate::output::Output;
 use crate::{explain, queue, report, sim};
 
-/// Exit code for a wrong command line or an unreadable input.
+/// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
+/// written.
 pub const USAGE: u8 = 2;
 
 const EXIT_CODES: &str = "\
@@ -65,6 +66,9 @@ impl Cli {
     /// Runs the command; what it prints.
     pub fn run(self) -> Result<String> {
         let format = self.output.format;
+        if let Command::Report(arguments) = &self.command {
+            arguments.check_files(self.output.output.as_deref())?;
+        }
         let text = match self.command {
             Command::Report(arguments) => report::run(&arguments, format)?,
             Command::Sim(arguments) => sim::run(&arguments, format)?,

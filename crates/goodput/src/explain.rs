@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let numbers = numbers(metric, &arguments.with)?;
     match format {
         Format::Text => page(metric, numbers.as_deref(), language),
-        Format::Json => output::json_text(&as_json(metric, numbers.as_deref())?),
+        Format::Json => output::json_text(&as_json(metric, numbers.as_deref())),
         Format::Csv | Format::Md => {
             bail!("explain writes text or JSON: use --format text or --format json")
         }
@@ -128,8 +128,8 @@ fn list(language: Language, format: Format) -> Result<String> {
         Format::Csv => output::csv_text(&header, &rows)?,
         Format::Md => output::markdown_table(&header, &rows),
         Format::Json => {
-            let metrics: Result<Vec<Value>> = all().map(|m| as_json(m, None)).collect();
-            output::json_text(&json!({ "schema_version": 1, "metrics": metrics? }))?
+            let metrics: Vec<Value> = all().map(|m| as_json(m, None)).collect();
+            output::json_text(&json!({ "schema_version": 1, "metrics": metrics }))?
         }
         Format::Text => {
             let width = all().map(|m| m.id.len()).max().unwrap_or(0);
@@ -376,7 +376,7 @@ fn worked(m: &Metric, inputs: &[f64], value: f64) -> String {
 }
 
 /// The entry as JSON, with the user's numbers and their value.
-fn as_json(m: &Metric, numbers: Option<&[f64]>) -> Result<Value> {
+fn as_json(m: &Metric, numbers: Option<&[f64]>) -> Value {
     let formula = match &m.formula {
         Formula::Scalar { text, .. } => Some(*text),
         Formula::Law { .. } => None,
@@ -399,13 +399,18 @@ fn as_json(m: &Metric, numbers: Option<&[f64]>) -> Result<Value> {
         "path": m.path,
     });
     if let (Some(numbers), Some(entry)) = (numbers, entry.as_object_mut()) {
-        let value = m.evaluate(numbers).map_err(|e| anyhow!("cannot compute {}: {e}", m.id))?;
         let given: serde_json::Map<String, Value> =
             m.inputs.iter().zip(numbers).map(|(i, x)| (i.id.to_owned(), json!(x))).collect();
         entry.insert("with".to_owned(), Value::Object(given));
-        entry.insert("value".to_owned(), json!(value.value));
+        // As on the page for reading: that there is no value, and why, is an answer.
+        let (value, why) = match m.evaluate(numbers) {
+            Ok(c) => (json!(c.value), Value::Null),
+            Err(refusal) => (Value::Null, json!(refusal.to_string())),
+        };
+        entry.insert("value".to_owned(), value);
+        entry.insert("no_value_because".to_owned(), why);
     }
-    Ok(entry)
+    entry
 }
 
 #[cfg(test)]

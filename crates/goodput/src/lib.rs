@@ -13,6 +13,8 @@ use std::ffi::OsString;
 
 use clap::Parser;
 
+pub use cli::USAGE;
+
 /// What a call of the tool answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {

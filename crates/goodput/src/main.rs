@@ -1,13 +1,20 @@
 //! The command `goodput`: prints what [`goodput::run`] answers.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let answer = goodput::run(std::env::args_os());
     // A reader that went away, as `head` does, is no fault of ours; nobody else is left to tell.
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(answer.out.as_bytes()).and_then(|()| out.flush());
-    let _ = std::io::stderr().lock().write_all(answer.err.as_bytes());
-    ExitCode::from(answer.code)
+    let written = out.write_all(answer.out.as_bytes()).and_then(|()| out.flush());
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(answer.err.as_bytes());
+    match written {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            let _ = writeln!(err, "goodput: cannot write standard output: {e}");
+            ExitCode::from(goodput::USAGE)
+        }
+        _ => ExitCode::from(answer.code),
+    }
 }

@@ -45,6 +45,16 @@ impl Output {
     }
 }
 
+/// A text of a file as it may stand in a line: a control character could move the cursor, change
+/// the colours or break a table, and is written as its escape.
+pub fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 /// A table without borders: the first column to the left, the others to the right.
 pub fn plain_table(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
@@ -65,7 +75,7 @@ pub fn plain_table(header: &[&str], rows: &[Vec<String>]) -> String {
 /// A Markdown table.
 pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let escape = |cell: &String| cell.replace('|', "\\|");
+    let escape = |cell: &String| one_line(cell).replace('|', "\\|");
     let mut text = line(header.iter().map(|&h| h.to_owned()).collect());
     text.push_str(&line(
         header

@@ -36,13 +36,13 @@ enum Model {
     #[command(after_help = "Example:\n  goodput queue little --rate 20/s --time 500ms")]
     Little {
         /// Requests in the system, L.
-        #[arg(long, value_name = "COUNT")]
-        number: Option<f64>,
+        #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
+        number: Option<String>,
         /// Arrival rate, λ.
-        #[arg(long, value_name = "RATE")]
+        #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
         rate: Option<String>,
         /// Time in the system, W.
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         time: Option<String>,
     },
     /// One server, Poisson arrivals, exponential service.
@@ -57,8 +57,8 @@ enum Model {
         #[command(flatten)]
         load: Load,
         /// Number of servers, c.
-        #[arg(long, short = 'c')]
-        servers: u64,
+        #[arg(long, short = 'c', allow_hyphen_values = true)]
+        servers: String,
     },
     /// One server, Poisson arrivals, any service time (Pollaczek-Khinchine).
     #[command(after_help = "Example:\n  goodput queue mg1 --rate 4/s --service 100ms --cv 1.5")]
@@ -66,18 +66,18 @@ enum Model {
         #[command(flatten)]
         load: Load,
         /// Coefficient of variation of the service time: 0 constant, 1 exponential.
-        #[arg(long)]
-        cv: f64,
+        #[arg(long, allow_hyphen_values = true)]
+        cv: String,
     },
     /// Erlang B (blocked are lost) and Erlang C (blocked wait).
     #[command(after_help = "Example:\n  goodput queue erlang --load 8.5 --servers 10")]
     Erlang {
         /// Offered load in erlangs, a = λ/μ.
-        #[arg(long)]
-        load: f64,
+        #[arg(long, allow_hyphen_values = true)]
+        load: String,
         /// Number of servers, c.
-        #[arg(long, short = 'c')]
-        servers: u64,
+        #[arg(long, short = 'c', allow_hyphen_values = true)]
+        servers: String,
     },
     /// The service rate that an M/M/1 server needs for a mean or percentile of the response.
     #[command(
@@ -85,16 +85,21 @@ enum Model {
     )]
     Required {
         /// Arrival rate, λ.
-        #[arg(long, value_name = "RATE")]
+        #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
         rate: String,
         /// Mean response time to reach.
-        #[arg(long, value_name = "TIME", conflicts_with = "percentile")]
+        #[arg(
+            long,
+            value_name = "TIME",
+            allow_hyphen_values = true,
+            conflicts_with = "percentile"
+        )]
         mean: Option<String>,
         /// Percentile of the response time to bound.
-        #[arg(long, value_name = "SHARE", requires = "within")]
+        #[arg(long, value_name = "SHARE", allow_hyphen_values = true, requires = "within")]
         percentile: Option<String>,
         /// The bound on that percentile.
-        #[arg(long, value_name = "TIME", requires = "percentile")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true, requires = "percentile")]
         within: Option<String>,
     },
     /// From the tokens of a request to its service demand, μ and ρ of one replica.
@@ -103,19 +108,19 @@ enum Model {
     )]
     Demand {
         /// Arrival rate, λ.
-        #[arg(long, value_name = "RATE")]
+        #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
         rate: String,
         /// Mean input tokens.
-        #[arg(long, value_name = "COUNT")]
+        #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
         input_tokens: String,
         /// Mean output tokens.
-        #[arg(long, value_name = "COUNT")]
+        #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
         output_tokens: String,
         /// Prefill time per input token.
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         prefill: String,
         /// Decode time per output token.
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         decode: String,
     },
 }
@@ -124,13 +129,18 @@ enum Model {
 #[derive(clap::Args, Debug)]
 struct Load {
     /// Arrival rate, λ.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: String,
     /// Mean service time, 1/μ.
-    #[arg(long, value_name = "TIME", required_unless_present = "service_rate")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        required_unless_present = "service_rate"
+    )]
     service: Option<String>,
     /// Service rate of one server, μ, instead of --service.
-    #[arg(long, value_name = "RATE", conflicts_with = "service")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true, conflicts_with = "service")]
     service_rate: Option<String>,
 }
 
@@ -171,6 +181,13 @@ fn share(option: &str, text: &str) -> Result<f64> {
     grammar::share(text).map_err(|e| anyhow!("{option}: {e}"))
 }
 
+/// A number without a unit.
+fn pure(option: &str, text: &str) -> Result<f64> {
+    text.trim().parse().map_err(|_| {
+        anyhow!("{option}: `{}`: write a number, for example 1.5", output::one_line(text))
+    })
+}
+
 /// What a figure is, so that it is printed with its unit.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -203,10 +220,15 @@ impl Figure {
         match self.kind {
             Kind::Time => seconds(self.value),
             Kind::Rate => format!("{}/s", format::value(self.value)),
-            Kind::Number => format::value(self.value),
-            Kind::Share => format!("{} %", format::significant(self.value * 100.0, 4)),
+            Kind::Number => number(self.value),
+            Kind::Share => figure_share(self.value),
         }
     }
+}
+
+/// A number that may be infinite.
+fn number(x: f64) -> String {
+    if x == f64::INFINITY { "infinite".to_owned() } else { format::value(x) }
 }
 
 /// A time that may be infinite.
@@ -321,11 +343,18 @@ fn load_in_words(rho: f64) -> &'static str {
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let answer = match &arguments.model {
-        Model::Little { number, rate, time } => little(*number, rate.as_deref(), time.as_deref())?,
+        Model::Little { number, rate, time } => {
+            let number = number.as_deref().map(|n| pure("--number", n)).transpose()?;
+            little(number, rate.as_deref(), time.as_deref())?
+        }
         Model::Mm1 { load } => mm1(load.lambda()?, load.mu()?)?,
-        Model::Mmc { load, servers } => mmc(load.lambda()?, load.mu()?, *servers)?,
-        Model::Mg1 { load, cv } => mg1(load.lambda()?, load.mu()?, *cv)?,
-        Model::Erlang { load, servers } => erlang(*servers, *load)?,
+        Model::Mmc { load, servers } => {
+            mmc(load.lambda()?, load.mu()?, count("--servers", servers)?)?
+        }
+        Model::Mg1 { load, cv } => mg1(load.lambda()?, load.mu()?, pure("--cv", cv)?)?,
+        Model::Erlang { load, servers } => {
+            erlang(count("--servers", servers)?, pure("--load", load)?)?
+        }
         Model::Required { rate: r, mean, percentile, within } => {
             required(rate("--rate", r)?, mean.as_deref(), percentile.as_deref(), within.as_deref())?
         }
@@ -383,8 +412,10 @@ fn mm1(lambda: f64, mu: f64) -> Result<Answer> {
 fn mmc(lambda: f64, mu: f64, servers: u64) -> Result<Answer> {
     let q = Mmc::new(lambda, mu, servers)?;
     let mut answer = Answer::new(format!(
-        "M/M/{servers}: {}/s arrive, {servers} servers with one queue take {} each on average",
+        "M/M/{servers}: {}/s arrive, {} with one queue {} {} each on average",
         format::value(lambda),
+        format::things(servers, "server"),
+        if servers == 1 { "takes" } else { "take" },
         seconds(1.0 / mu)
     ));
     answer.means(&q, true);
@@ -404,10 +435,18 @@ fn mg1(lambda: f64, mu: f64, cv: f64) -> Result<Answer> {
         "M/G/1: {}/s arrive, one server takes {} each on average with coefficient of variation {}",
         format::value(lambda),
         seconds(1.0 / mu),
-        format::value(cv)
+        number(cv)
     ));
     answer.means(&q, false);
     let exponential = Mm1::new(lambda, mu)?.wq();
+    if q.wq() == f64::INFINITY {
+        answer.reading = format!(
+            "The server is busy {} of the time, and still the wait has no finite mean: no load is \
+             light enough for service times of infinite variance.",
+            format::percent(q.utilization())
+        );
+        return Ok(answer);
+    }
     let against = if 0.0 < exponential {
         let times = format::significant(q.wq() / exponential, 3);
         format!(" The mean wait is {times} times that of exponential service at the same load.")
@@ -425,8 +464,9 @@ fn mg1(lambda: f64, mu: f64, cv: f64) -> Result<Answer> {
 fn erlang(servers: u64, load: f64) -> Result<Answer> {
     let b = queueing::erlang_b(servers, load)?;
     let mut answer = Answer::new(format!(
-        "Erlang: {} erlangs offered to {servers} servers",
-        format::value(load)
+        "Erlang: {} erlangs offered to {}",
+        format::value(load),
+        format::things(servers, "server")
     ));
     answer.add(Kind::Share, "erlang_b", "lost if nobody may wait, B", b);
     let lost = format!("If nobody may wait, {} of the arrivals are lost.", figure_share(b));
@@ -445,8 +485,12 @@ fn erlang(servers: u64, load: f64) -> Result<Answer> {
     Ok(answer)
 }
 
+/// A share with four significant digits, or with as many as it takes to tell it from all.
 fn figure_share(x: f64) -> String {
-    format!("{} %", format::significant(x * 100.0, 4))
+    match format::significant(x * 100.0, 4) {
+        all if all == "100" => format::percent(x).replace("100.0 %", "100 %"),
+        text => format!("{text} %"),
+    }
 }
 
 fn required(

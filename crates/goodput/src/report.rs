@@ -16,7 +16,7 @@ use metrics_core::summary::PercentileMethod;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
 
-use crate::output::Format;
+use crate::output::{Format, one_line};
 
 pub const EXAMPLES: &str = "\
 An objective is a limit for each request (ttft<200ms), an attainment target
@@ -77,7 +77,7 @@ pub struct Objectives {
     #[arg(long, value_enum, default_value_t)]
     percentile: Percentile,
     /// Confidence of the intervals.
-    #[arg(long, value_name = "SHARE", default_value = "95%")]
+    #[arg(long, value_name = "SHARE", default_value = "95%", allow_hyphen_values = true)]
     confidence: String,
 }
 
@@ -112,6 +112,21 @@ impl Objectives {
     }
 }
 
+impl Arguments {
+    /// Refuses to write over an input, and to read standard input twice.
+    pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        if 1 < self.files.iter().filter(|f| f.as_os_str() == "-").count() {
+            bail!("`-` is given twice, but standard input can be read once");
+        }
+        let Some(output) = output else { return Ok(()) };
+        let Ok(whole) = output.canonicalize() else { return Ok(()) };
+        match self.files.iter().find(|f| f.canonicalize().is_ok_and(|f| f == whole)) {
+            Some(_) => bail!("-o {}: is an input file, name another one", output.display()),
+            None => Ok(()),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Percentile {
     /// Linear interpolation between neighbours, as numpy's default.
@@ -131,6 +146,25 @@ pub struct Reported<'a> {
     /// The objectives asked for, also where they could not be computed.
     slo: &'a SloSet,
     confidence: Confidence,
+}
+
+impl Reported<'_> {
+    /// What the file is and who wrote it.
+    fn origin(&self) -> String {
+        let title = self.file.format.title();
+        let tool = &self.run.tool;
+        let version = tool.version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
+        // The title of a tool's own format names the tool already.
+        if tool.name.is_empty() && version.is_empty() {
+            title.to_owned()
+        } else if tool.name.is_empty() {
+            one_line(&format!("{title}, written by version{version}"))
+        } else if title.starts_with(tool.name.as_str()) {
+            one_line(&format!("{title}{version}"))
+        } else {
+            one_line(&format!("{title}, written by {}{version}", tool.name))
+        }
+    }
 }
 
 /// Runs the command; what it prints.

@@ -341,3 +341,198 @@ fn a_bad_simulation_is_refused_with_the_bound() {
     }
     insta::assert_snapshot!("sim_errors", text);
 }
+
+/// Runs the tool and wants it to refuse in one line.
+fn refused(dir: &Path, arguments: &[&str]) -> String {
+    let text = run_in(dir, arguments);
+    let message = text.strip_suffix("exit 2\n").unwrap_or_else(|| panic!("not refused: {text}"));
+    assert_eq!(message.lines().count(), 1, "{message}");
+    message.to_owned()
+}
+
+#[test]
+fn an_input_is_never_written_over() {
+    let dir = folder_of_examples();
+    let before = std::fs::read(dir.path().join("log.csv")).unwrap();
+    let map = "--map=ttft_ms=first_ms";
+    insta::assert_snapshot!(
+        refused(dir.path(), &["report", "log.csv", map, "-o", "./log.csv"]),
+        @"goodput: -o ./log.csv: is an input file, name another one"
+    );
+    assert_eq!(std::fs::read(dir.path().join("log.csv")).unwrap(), before);
+    insta::assert_snapshot!(
+        refused(dir.path(), &["report", "log.csv", map, "-o", "nowhere/x.md"]),
+        @"goodput: cannot write nowhere/x.md: No such file or directory (os error 2)"
+    );
+    insta::assert_snapshot!(
+        refused(dir.path(), &["report", "-", "-"]),
+        @"goodput: `-` is given twice, but standard input can be read once"
+    );
+}
+
+/// A full disk is an error; a reader that went away, as `head` does, is none.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_goodput")).arg("explain").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    insta::assert_snapshot!(
+        String::from_utf8(output.stderr).unwrap(),
+        @"goodput: cannot write standard output: No space left on device (os error 28)"
+    );
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_goodput")).arg("explain").stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
+
+#[test]
+fn the_tool_that_wrote_a_file_is_named_with_its_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let header =
+        |tool: &str| format!("{{\"schema_version\": 1, \"kind\": \"goodput-timelines\"{tool}}}\n");
+    let request = "{\"id\": \"a\", \"ttft_s\": 0.3, \"e2e_s\": 0.9, \"output_tokens\": 7}\n";
+    let mut first_lines = String::new();
+    for (tool, format) in [
+        (", \"tool\": \"our gateway\", \"tool_version\": \"1.4\"", "text"),
+        (", \"tool\": \"our gateway\", \"tool_version\": \"1.4\"", "md"),
+        (", \"tool\": \"our gateway\"", "text"),
+        (", \"tool_version\": \"1.4\"", "text"),
+        (", \"tool\": \"evil\\u001b[2J\\nname\"", "text"),
+        ("", "text"),
+    ] {
+        std::fs::write(dir.path().join("t.jsonl"), header(tool) + request).unwrap();
+        let text = run_in(dir.path(), &["report", "t.jsonl", "--format", format]);
+        first_lines.push_str(text.lines().next().unwrap());
+        first_lines.push('\n');
+        assert!(!text.contains("1 requests"), "{text}");
+    }
+    insta::assert_snapshot!(first_lines, @r#"
+    t.jsonl: goodput timelines, written by our gateway 1.4
+    **t.jsonl** (goodput timelines, written by our gateway 1.4)
+    t.jsonl: goodput timelines, written by our gateway
+    t.jsonl: goodput timelines, written by version 1.4
+    t.jsonl: goodput timelines, written by evil\u{1b}[2J\nname
+    t.jsonl: goodput timelines
+    "#);
+}
+
+/// The name of a figure in a file is its own affair, the table of the report is ours.
+#[test]
+fn control_characters_of_a_file_do_not_reach_the_terminal_or_break_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = r#"{"model_id": "m\u001b[31m\nx", "num_prompts": 1, "completed": 1, "a\n|b": 2.5}"#;
+    std::fs::write(dir.path().join("r.json"), file).unwrap();
+    let text = run_in(dir.path(), &["report", "r.json"]);
+    assert!(!text.contains('\u{1b}') && text.contains(r"m\u{1b}[31m\nx"), "{text}");
+    let table = run_in(dir.path(), &["report", "r.json", "--format", "md"]);
+    assert!(table.contains(r"| stated by tool: a\n\|b | 2.5 |"), "{table}");
+}
+
+#[test]
+fn what_queueing_cannot_answer_is_said_in_one_line() {
+    let here = Path::new(".");
+    let mut text = String::new();
+    for arguments in [
+        &["queue", "mm1", "--rate", "-1/s", "--service", "100ms"][..],
+        &["queue", "mm1", "--rate", "1e308/s", "--service", "100ms"],
+        &["queue", "mm1", "--rate", "1/s", "--service", "1e-300s"],
+        &["queue", "mg1", "--rate", "1/s", "--service", "100ms", "--cv", "x"],
+        &["queue", "mg1", "--rate", "1/s", "--service", "100ms", "--cv", "-1"],
+        &["queue", "erlang", "--load", "1e9", "--servers", "18446744073709551615"],
+        &["queue", "erlang", "--load", "1e9", "--servers", "9007199254740991"],
+        &["queue", "erlang", "--load", "-1", "--servers", "2"],
+        &["queue", "mmc", "--rate", "1/s", "--service", "1s", "--servers", "1.5"],
+        &["queue", "little", "--number", "-1", "--rate", "1/s"],
+        &["queue", "required", "--rate", "4/s", "--percentile", "100%", "--within", "1s"],
+    ] {
+        text.push_str(&refused(here, arguments));
+    }
+    insta::assert_snapshot!(text, @r#"
+    goodput: --rate: rate `-1/s`: a rate is not negative
+    goodput: --rate: rate must be at most 1e100, got 1e308
+    goodput: mu must be from 1e-50 to 1e50, got 9.999999999999999e299
+    goodput: --cv: `x`: write a number, for example 1.5
+    goodput: cv must be from 0 to 1e24, or infinite, got -1
+    goodput: --servers: count `18446744073709551615`: write a whole number up to 2^53, with k, M or G if you like: 120, 5k, 1.2M
+    goodput: c must be a whole number from 1 to 1000000000, got 9007199254740991
+    goodput: a must be at least 0, got -1
+    goodput: --servers: count `1.5`: write a whole number up to 2^53, with k, M or G if you like: 120, 5k, 1.2M
+    goodput: l must be from 0 to 1e50, got -1
+    goodput: p must be above 0 and below 1, got 1
+    "#);
+}
+
+/// Rounded to 100 % it would say that a queue without end is stable, or that nobody misses.
+#[test]
+fn extremes_of_queueing_are_neither_rounded_away_nor_printed_as_noise() {
+    let mut text = run(&["queue", "mg1", "--rate", "1/s", "--service", "100ms", "--cv", "inf"]);
+    text += &run(&["queue", "mmc", "--rate", "0.999999/s", "--service", "1s", "--servers", "1"]);
+    insta::assert_snapshot!("queue_extremes", text);
+    let json = run(&[
+        "queue",
+        "mg1",
+        "--rate",
+        "1/s",
+        "--service",
+        "1ms",
+        "--cv",
+        "inf",
+        "--format",
+        "json",
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["figures"]["wq_s"].is_null());
+}
+
+/// Every figure of the catalog, at values that no server shows: a value or a reason, never NaN.
+#[test]
+fn explain_has_a_value_or_a_reason_for_every_number() {
+    let list: serde_json::Value =
+        serde_json::from_str(&run(&["explain", "--format", "json"])).unwrap();
+    let metrics = list["metrics"].as_array().unwrap();
+    assert!(90 <= metrics.len());
+    for metric in metrics {
+        let id = metric["id"].as_str().unwrap();
+        let inputs = metric["inputs"].as_array().unwrap();
+        for x in ["0", "-1", "1e300", "1e-300", "9007199254740993", "0.5"] {
+            let with: Vec<String> =
+                inputs.iter().map(|i| format!("{}={x}", i["id"].as_str().unwrap())).collect();
+            if with.is_empty() {
+                continue;
+            }
+            let arguments = ["goodput", "explain", id, "--with", &with.join(","), "--format"];
+            let answer = goodput::run(arguments.into_iter().chain(["json"]));
+            assert_eq!(answer.code, 0, "{id} at {x}: {}", answer.err);
+            let json: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+            let value = json["value"].as_f64();
+            let reason = json["no_value_because"].as_str();
+            assert!(value.is_some() != reason.is_some(), "{id} at {x}: {value:?} {reason:?}");
+            assert!(reason.is_none_or(|r| r.len() < 200), "{id} at {x}: {reason:?}");
+            let text = goodput::run(arguments.into_iter().chain(["text"]));
+            let page = text.out.lines().find(|l| l.trim_start().starts_with("yours"));
+            assert!(page.is_some_and(|l| l.contains("no value") == reason.is_some()), "{id} {x}");
+        }
+    }
+}
+
+/// Text, JSON, CSV and Markdown hold the same figures; by hand: one request of 10^15 tokens whose
+/// first came after 1 s and whose last after 3 s, TPOT 2 s / (10^15 - 1).
+#[test]
+fn extreme_but_valid_values_agree_in_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "{\"id\": \"a\", \"arrival_s\": 0, \"first_token_s\": 1, \"last_token_s\": 3, \"output_tokens\": 1000000000000000}\n";
+    std::fs::write(dir.path().join("t.jsonl"), line).unwrap();
+    let of = |format: &str| run_in(dir.path(), &["report", "t.jsonl", "--format", format]);
+    let json: serde_json::Value = serde_json::from_str(&of("json")).unwrap();
+    let tpot = 2.0 / 999_999_999_999_999.0;
+    assert_eq!(json["runs"][0]["latency"]["tpot"]["p99_s"], tpot);
+    assert_eq!(json["runs"][0]["throughput"]["output_tokens_per_s"], 1e15 / 3.0);
+    assert!(of("csv").contains(&format!("tpot_p99_s,{tpot},,,1")));
+    assert!(of("md").contains("| tpot_p99_s | 2.00000e-15 | - | - | 1 |"), "{}", of("md"));
+    let text = of("text");
+    assert!(text.contains("0.000002 ns") && text.contains("333333000000000 tok/s "), "{text}");
+}

@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use crate::error::{IoError, Result, listed, shown};
+use crate::error::{IoError, Result, shown};
 
 /// A field of a request to which a column can be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,10 +191,46 @@ impl fmt::Display for Target {
 /// The left sides that a map can have, for messages.
 #[must_use]
 pub fn valid_fields() -> String {
-    let names = Field::ALL.map(|f| {
-        if f.is_time() { format!("{}_s|_ms|_us|_ns", f.name()) } else { f.name().to_owned() }
-    });
-    listed(names)
+    let of = |time: bool| {
+        let names = Field::ALL.into_iter().filter(|f| f.is_time() == time).map(Field::name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    format!("{}, or with _s, _ms, _us or _ns {}", of(false), of(true))
+}
+
+/// The field that a column's name nearly but not quite is, as the name should be; `taken` says which fields have
+/// a column already.
+///
+/// Near is an edit distance (a swap of neighbours counts once, case and hyphens not at all) of at
+/// most 2, at most 1 for names of 5 to 7 letters, and 0 below. It is not a similarity such as
+/// Jaro-Winkler, which rewards a common beginning and takes `output_tokens_per_s` for
+/// `output_tokens`. A time without its unit is near too.
+pub(crate) fn nearly(name: &str, taken: impl Fn(Field) -> bool) -> Option<String> {
+    if Target::named(name).is_some() {
+        return None;
+    }
+    let plain = name.trim().to_ascii_lowercase().replace(['-', ' '], "_");
+    let mut best: Option<(usize, String)> = None;
+    for field in Field::ALL.into_iter().filter(|&f| !taken(f)) {
+        let names = if field.is_time() {
+            TimeUnit::ALL.map(|u| format!("{}{}", field.name(), u.suffix())).to_vec()
+        } else {
+            vec![field.name().to_owned()]
+        };
+        for right in names {
+            let most = match right.len() {
+                0..=4 => 0,
+                5..=7 => 1,
+                _ => 2,
+            };
+            let unitless = field.is_time() && plain == field.name();
+            let distance = if unitless { 0 } else { strsim::osa_distance(&plain, &right) };
+            if distance <= most && best.as_ref().is_none_or(|(d, _)| distance < *d) {
+                best = Some((distance, right));
+            }
+        }
+    }
+    best.map(|(_, right)| right)
 }
 
 /// Which column holds which field.

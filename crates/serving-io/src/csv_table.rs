@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use crate::error::{IoError, Place, Result, Spot, shown};
+use crate::error::{IoError, Place, Result, Spot, columns_shown, shown};
 use crate::input::{Input, unreadable};
 
 /// Whichever of comma, semicolon and tab stands most often in the header, outside quotes.
@@ -35,6 +35,8 @@ pub(crate) struct CsvTable {
     record: csv::ByteRecord,
     /// The cells of the header.
     columns: Vec<String>,
+    /// The line of the header.
+    header_line: u64,
 }
 
 impl CsvTable {
@@ -66,12 +68,26 @@ impl CsvTable {
         for cell in &record {
             columns.push(cell_text(Spot::line(&name, line), cell)?.to_owned());
         }
-        Ok(Self { name, reader, record, columns })
+        // Taken for a header, the first row of a table without one would be lost.
+        let number = |c: &String| c.parse::<f64>().is_ok();
+        if columns.iter().filter(|c| !c.is_empty()).all(number) {
+            return Err(IoError::Value {
+                at: Box::new(Place::line(&name, line)),
+                found: format!("only numbers, {}", columns_shown(&columns)),
+                expected: "a header with the names of the columns".to_owned(),
+            });
+        }
+        Ok(Self { name, reader, record, columns, header_line: line })
     }
 
     /// The file's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The line of the header.
+    pub(crate) fn header_line(&self) -> u64 {
+        self.header_line
     }
 
     /// The cells of the header.
@@ -84,7 +100,7 @@ impl CsvTable {
         let mut places = self.columns.iter().enumerate().filter(|(_, c)| *c == column);
         let first = places.next().map(|(i, _)| i);
         if places.next().is_some() {
-            let at = Box::new(Place::line(&self.name, 1).key(column));
+            let at = Box::new(Place::line(&self.name, self.header_line).key(column));
             return Err(IoError::Repeated { at });
         }
         Ok(first)

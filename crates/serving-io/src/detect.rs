@@ -17,10 +17,11 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::columns::{ColumnMap, valid_fields};
-use crate::error::{IoError, Place, Result, listed, shown};
+use crate::columns::{ColumnMap, nearly, valid_fields};
+use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::input::{Head, Input, unreadable};
+use crate::json;
 use crate::run::Run;
 use crate::timeline::Timelines;
 use crate::vllm::Vllm;
@@ -179,13 +180,69 @@ fn unknown(input: &Input) -> IoError {
         let found = "a JSON object without a key".to_owned();
         return IoError::UnknownFormat { at, found, expected: formats() };
     }
+    if let Some(tool) = other_tool(head) {
+        return IoError::OtherTool { at, tool, reads: formats() };
+    }
+    if head.is_json_object() && head.whole && json::ends_early(&head.text) {
+        let line = head.text.lines().count() as u64;
+        let at = Box::new(Place::line(&input.name, line));
+        return IoError::Truncated { at, inside: "a JSON object" };
+    }
     if let Some(columns) = generic::columns_of(head) {
+        for column in &columns {
+            if let Some(meant) = nearly(column, |_| false) {
+                let at = Box::new(at.key(column.clone()));
+                return IoError::Misspelt { at, meant };
+            }
+        }
         let example = columns.first().cloned().unwrap_or_default();
-        let (columns, valid) = (listed(columns), valid_fields());
+        let (columns, valid) = (columns_shown(&columns), valid_fields());
         return IoError::NothingMapped { at, columns, example: shown(&example), valid };
     }
     let found = format!("begins with `{}`", shown(head.first_line().trim()));
     IoError::UnknownFormat { at, found, expected: formats() }
+}
+
+/// The tool that writes such a file, with its article, where no reader reads it.
+///
+/// Told by keys that no other tool writes: their own names, or a combination.
+fn other_tool(head: &Head) -> Option<&'static str> {
+    const SGLANG: &str = "an SGLang";
+    const AIPERF: &str = "an AIPerf";
+    const GUIDELLM: &str = "a GuideLLM";
+    const INFERENCE_PERF: &str = "an inference-perf";
+    const LLMPERF: &str = "an llmperf";
+    let text = head.text.trim_start();
+    let first = head.first_line();
+    if first.starts_with("Metric,avg,min,max,sum,p1,") {
+        return Some(AIPERF);
+    }
+    if first.starts_with("Run Info,Run Info,") {
+        return Some(GUIDELLM);
+    }
+    let listed = text.strip_prefix('[').map(|rest| json::outer_keys(rest.as_bytes()));
+    let keys = listed.as_ref().unwrap_or(&head.keys);
+    let has = |key: &str| keys.iter().any(|k| k == key);
+    let all = |names: &[&str]| names.iter().all(|n| has(n));
+    if has("total_output_tokens_retokenized") || all(&["server_info", "dataset_name"]) {
+        return Some(SGLANG);
+    }
+    if has("aiperf_version")
+        || (all(&["metadata", "metrics"]) && text.contains("\"credit_issued_ns\""))
+    {
+        return Some(AIPERF);
+    }
+    if has("metadata") && text.contains("\"guidellm_version\"") {
+        return Some(GUIDELLM);
+    }
+    if all(&["load_summary", "successes", "failures"])
+        || (listed.is_some() && all(&["start_time", "end_time", "request", "info"]))
+    {
+        return Some(INFERENCE_PERF);
+    }
+    let of_llmperf = keys.iter().any(|k| k.starts_with("results_inter_token_latency_s"))
+        || (all(&["inter_token_latency_s", "request_output_throughput_token_per_s"]));
+    of_llmperf.then_some(LLMPERF)
 }
 
 /// The formats, for a message.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use metrics_core::format::things;
+
 /// The result of a reader of this crate.
 pub type Result<T, E = IoError> = std::result::Result<T, E>;
 
@@ -51,7 +53,7 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.file))?;
+        f.write_str(&shown_path(&self.file))?;
         if let Some(line) = self.line {
             write!(f, ", line {line}")?;
         }
@@ -114,18 +116,44 @@ pub(crate) fn shown(text: &str) -> String {
     out
 }
 
-/// A list of names as it may stand in a message: at most 40, each in backquotes.
-pub(crate) fn listed<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
-    const MOST: usize = 40;
-    let mut parts: Vec<String> = Vec::new();
-    for (n, name) in names.into_iter().enumerate() {
-        if n == MOST {
-            parts.push("…".to_owned());
-            break;
-        }
-        parts.push(format!("`{}`", shown(name.as_ref())));
+/// A file's name as it may stand in a message: whole, since two files of one folder differ at the
+/// end, unless it is absurdly long.
+fn shown_path(path: &str) -> String {
+    const LONGEST: usize = 200;
+    let mut out = String::new();
+    let n = path.chars().count();
+    if LONGEST < n {
+        out.push('…');
     }
-    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+    for c in path.chars().skip(n.saturating_sub(LONGEST)) {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// The columns or keys of a file as they may stand in a message: as many as fit into a line, and
+/// how many more there are.
+pub(crate) fn columns_shown<S: AsRef<str>>(names: &[S]) -> String {
+    const LONGEST: usize = 70;
+    let mut out = String::new();
+    for (i, name) in names.iter().enumerate() {
+        let name = format!("`{}`", shown(name.as_ref()));
+        if 0 < i && LONGEST < out.chars().count() + name.chars().count() {
+            return format!("{out} and {} more", names.len() - i);
+        }
+        if 0 < i {
+            out.push_str(", ");
+        }
+        out.push_str(&name);
+    }
+    if out.is_empty() { "none".to_owned() } else { out }
+}
+
+/// A list of our own names as it may stand in a message, each in backquotes.
+pub(crate) fn listed<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
+    let parts: Vec<String> =
+        names.into_iter().map(|n| format!("`{}`", shown(n.as_ref()))).collect();
+    parts.join(", ")
 }
 
 /// Why a file or a column map cannot be read.
@@ -187,6 +215,29 @@ pub enum IoError {
         /// The known formats.
         expected: String,
     },
+    /// A result of a known tool that no reader reads.
+    #[error(
+        "{at}: looks like {tool} result, which this version does not read yet; it reads {reads}"
+    )]
+    OtherTool {
+        /// The file.
+        at: Box<Place>,
+        /// The tool with its article.
+        tool: &'static str,
+        /// What can be read.
+        reads: String,
+    },
+    /// A column or key that is no field but nearly one, which is in no other column.
+    #[error(
+        "{at}: no field is called so, did you mean `{meant}`? Rename it, or say with `--map` what \
+         each column means"
+    )]
+    Misspelt {
+        /// The column.
+        at: Box<Place>,
+        /// The field's name that is closest.
+        meant: String,
+    },
     /// A name that is no format.
     #[error("`{name}` is no input format; expected one of {known}")]
     UnknownFormatName {
@@ -226,11 +277,11 @@ pub enum IoError {
         expected: String,
     },
     /// A key or column that has no meaning here.
-    #[error("{at}: unknown key, expected one of {known}")]
+    #[error("{at}: unknown key, {known}")]
     UnknownKey {
         /// The key's place.
         at: Box<Place>,
-        /// The known keys.
+        /// The key that was probably meant, or the known ones.
         known: String,
     },
     /// A key or column that appears twice.
@@ -240,12 +291,14 @@ pub enum IoError {
         at: Box<Place>,
     },
     /// The values of one request cannot all be true.
-    #[error("{at}: {source}")]
+    #[error("{at}: {source}{note}")]
     Request {
         /// The row or the element that breaks the rule.
         at: Box<Place>,
         /// The rule, from the type that checks it.
         source: metrics_core::Error,
+        /// What to add: the unit of the numbers, where the file has another one.
+        note: &'static str,
     },
     /// A mapped column that the file does not have.
     #[error("{at}: no such column; the file has {known}")]
@@ -256,7 +309,7 @@ pub enum IoError {
         known: String,
     },
     /// A row with more or fewer cells than the header.
-    #[error("{at}: {found} cells, expected {expected} as in the header")]
+    #[error("{at}: {}, expected {expected} as in the header", things(*.found, "cell"))]
     Ragged {
         /// The row.
         at: Box<Place>,
@@ -266,7 +319,7 @@ pub enum IoError {
         expected: u64,
     },
     /// Two arrays that should run in parallel have different lengths.
-    #[error("{at}: holds {found} values, expected {expected} as in `{other}`")]
+    #[error("{at}: holds {}, expected {expected} as in `{other}`", things(*.found as u64, "value"))]
     Lengths {
         /// The second array.
         at: Box<Place>,
@@ -297,8 +350,8 @@ pub enum IoError {
     },
     /// No column of the file has a known name, and no map says what they mean.
     #[error(
-        "{at}: no column is mapped; the file has {columns}; map them, for example \
-         `--map ttft_ms={example}`, to one of {valid}"
+        "{at}: no column has a field's name; the file has {columns}; map them, as in \
+         `--map ttft_ms={example}`, to {valid}"
     )]
     NothingMapped {
         /// The file.
@@ -366,7 +419,7 @@ pub enum IoError {
         item: String,
     },
     /// A left side of a column map that is no field.
-    #[error("column map `{item}`: `{field}` is no field, expected one of {valid}")]
+    #[error("column map `{item}`: `{field}` is no field, expected {valid}")]
     MapField {
         /// The item.
         item: String,
@@ -375,7 +428,17 @@ pub enum IoError {
         /// The fields.
         valid: String,
     },
-    /// Two items of a column map, or two columns of a file, for one field.
+    /// Two columns of a file for one field.
+    #[error("{at}: {field} is already in column `{column}`, expected one column")]
+    FieldTwice {
+        /// The second column.
+        at: Box<Place>,
+        /// The field without its unit.
+        field: &'static str,
+        /// The first column.
+        column: String,
+    },
+    /// Two items of a column map for one field.
     #[error("column map `{item}`: {field} is already mapped to `{column}`, expected one column")]
     MapTwice {
         /// The second item.
@@ -398,6 +461,9 @@ impl IoError {
             | Self::Encoding { at, .. }
             | Self::Compression { at, .. }
             | Self::UnknownFormat { at, .. }
+            | Self::OtherTool { at, .. }
+            | Self::Misspelt { at, .. }
+            | Self::FieldTwice { at, .. }
             | Self::Truncated { at, .. }
             | Self::Syntax { at, .. }
             | Self::Value { at, .. }
@@ -433,6 +499,15 @@ pub(crate) fn input_of(error: &metrics_core::Error) -> Option<&'static str> {
         | E::TooLarge { input, .. }
         | E::Missing { input, .. } => input,
         E::Order { later, .. } => later,
+        // Every contradiction but those of two times for one event is about the number of tokens.
+        E::Contradiction { what }
+            if what.contains("output_token") || what.contains("output token") =>
+        {
+            "output_tokens"
+        }
+        E::Contradiction { what } => what.split([' ', '=']).next().and_then(|first| {
+            ["ttft", "e2e", "first_token", "last_token"].into_iter().find(|n| *n == first)
+        })?,
         _ => return None,
     };
     Some(input.strip_suffix(" after arrival").unwrap_or(input))

@@ -2,7 +2,9 @@
 //!
 //! Which column is which field is said by a [map](crate::columns), `--map ttft_ms=col`. Without
 //! one, the columns whose names are fields are taken: `ttft_ms`, `output_tokens`, `outcome`.
-//! Columns that are not mapped are not read.
+//! Columns that are not mapped are not read. Without a map, a column whose name is nearly that of a
+//! field which has no column is an error ([`IoError::Misspelt`]), so that a misspelt one is not
+//! left out in silence; the note `columns-not-read` lists the others.
 //!
 //! # CSV
 //!
@@ -53,14 +55,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use metrics_core::format::things;
 use metrics_core::timeline::{LARGEST_TOKENS, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline};
 use serde_json::value::RawValue;
 
-use crate::columns::{ColumnMap, Field, Target, TimeUnit, valid_fields};
+use crate::columns::{ColumnMap, Field, Target, TimeUnit, nearly, valid_fields};
 use crate::csv_table::{CsvTable, header_cells};
 use crate::detect::{Format, Options, Reader};
-use crate::error::{IoError, Place, Result, Spot, input_of, listed, shown};
+use crate::error::{IoError, Place, Result, Spot, columns_shown, input_of, shown};
 use crate::input::{Head, Input, Lines};
 use crate::json::{self, COUNT};
 use crate::rows::{Ids, Row, implied_outcome, outcome_names};
@@ -313,8 +316,11 @@ impl RowReader<'_> {
     fn count(&self, field: Field) -> Result<Option<u64>> {
         let Some((slot, cell)) = self.cell(field) else { return Ok(None) };
         let count = cell.number().and_then(|text| {
-            let whole = text.parse::<u64>().ok().filter(|&n| n <= LARGEST_TOKENS);
-            whole.or_else(|| json::whole(text.parse().ok()?))
+            // Digits alone are compared exactly, where an `f64` would round into the range.
+            if text.bytes().all(|b| b.is_ascii_digit()) {
+                return text.parse::<u64>().ok().filter(|&n| n <= LARGEST_TOKENS);
+            }
+            json::whole(text.parse().ok()?)
         });
         count.map(Some).ok_or_else(|| self.wrong(slot, cell, COUNT))
     }
@@ -342,8 +348,15 @@ impl RowReader<'_> {
     }
 
     fn broken(&self, source: metrics_core::Error) -> IoError {
-        let at = Spot { key: self.slots.key_of(&source), ..self.row }.place();
-        IoError::Request { at, source }
+        let key = self.slots.key_of(&source);
+        let at = Spot { key, ..self.row }.place();
+        let other_unit = |s: &Slot| {
+            Some(s.column.as_str()) == key
+                && s.target.field.is_time()
+                && s.target.unit != TimeUnit::Seconds
+        };
+        let note = if self.slots.0.iter().flatten().any(other_unit) { " (in seconds)" } else { "" };
+        IoError::Request { at, source, note }
     }
 
     /// The timeline of the row.
@@ -409,6 +422,8 @@ impl RowReader<'_> {
 trait Source: Iterator<Item = Result<Row>> {
     fn decided(&self) -> Decided;
     fn slots(&self) -> &Slots;
+    /// Columns that have no field's name, where names decide.
+    fn unread(&self) -> Vec<&str>;
     /// An error if the map does not fit the file.
     fn finish(&self) -> Result<()>;
 }
@@ -430,6 +445,11 @@ fn collect(name: &str, mut rows: impl Source) -> Result<Vec<Run>> {
         return Err(IoError::NoRequests { at: Box::new(Place::file(name)), expected });
     }
     describe(rows.decided(), rows.slots(), &mut run);
+    let unread = rows.unread();
+    if !unread.is_empty() {
+        let text = format!("no field is called so, not read: {}", columns_shown(&unread));
+        run.note("columns-not-read", &[], text);
+    }
     Ok(vec![run])
 }
 
@@ -441,24 +461,25 @@ fn describe(decided: Decided, slots: &Slots, run: &mut Run) {
     }
     if 0 < decided.implied {
         let text = format!(
-            "{} of {n} requests have no outcome and are taken as completed: failures that the log \
-             does not mark count as completed",
-            decided.implied
+            "{} of {} without an outcome, taken as completed: failures that the log does not mark \
+             count as completed",
+            decided.implied,
+            things(n as u64, "request")
         );
         run.note("outcome-implied", &["goodput", "attainment"], text);
     }
     if 0 < decided.from_tpot {
         let text = format!(
-            "the end of {} requests is ttft + (output_tokens - 1) · tpot",
-            decided.from_tpot
+            "the end of {} is ttft + (output_tokens - 1) · tpot",
+            things(decided.from_tpot, "request")
         );
         run.note("e2e-from-tpot", &["e2e_latency", "tpot"], text);
     }
     if 0 < decided.tpot_differs {
         let text = format!(
-            "in {} requests the file's TPOT is more than 1 % off (last - first) / (N - 1), which is \
-             used: the tool may divide by N or end elsewhere",
-            decided.tpot_differs
+            "in {} the file's TPOT is more than 1 % off (last - first) / (N - 1), which is used: \
+             the tool may divide by N or end elsewhere",
+            things(decided.tpot_differs, "request")
         );
         run.note("tpot-differs", &["tpot"], text);
     }
@@ -487,6 +508,8 @@ pub struct CsvRows {
     slots: Slots,
     /// Per field, the index of its column.
     indexes: [Option<usize>; Field::ALL.len()],
+    /// Columns that have no field's name, where names decide.
+    unread: Vec<String>,
     /// What was decided so far.
     pub decided: Decided,
 }
@@ -501,19 +524,22 @@ impl CsvRows {
     /// [`IoError::NothingMapped`] if no column is a field.
     pub fn new(input: Input, map: &ColumnMap) -> Result<Self> {
         let table = CsvTable::open(input)?;
-        let (name, columns) = (table.name(), table.columns());
-        let map = if map.is_empty() { map_by_names(name, columns)? } else { map.clone() };
+        let (name, line, columns) = (table.name(), table.header_line(), table.columns());
+        let by_name = map.is_empty();
+        let map = if by_name { map_by_names(name, line, columns)? } else { map.clone() };
+        let unread = |c: &&String| by_name && !c.is_empty() && Target::named(c).is_none();
+        let unread: Vec<String> = columns.iter().filter(unread).cloned().collect();
         let mut slots = Slots::default();
         let mut indexes = [None; Field::ALL.len()];
         for (target, column) in map.items() {
             let Some(index) = table.index_of(column)? else {
                 let at = Box::new(Place::file(name).key(column.clone()));
-                return Err(IoError::MissingColumn { at, known: listed(columns) });
+                return Err(IoError::MissingColumn { at, known: columns_shown(columns) });
             };
             indexes[target.field.slot()] = Some(index);
             slots.0[target.field.slot()] = Some(Slot { target: *target, column: column.clone() });
         }
-        Ok(Self { table, slots, indexes, decided: Decided::default() })
+        Ok(Self { table, slots, indexes, unread, decided: Decided::default() })
     }
 
     fn next_row(&mut self) -> Result<Option<Row>> {
@@ -546,23 +572,40 @@ impl Source for CsvRows {
     fn slots(&self) -> &Slots {
         &self.slots
     }
+    fn unread(&self) -> Vec<&str> {
+        self.unread.iter().map(String::as_str).collect()
+    }
     fn finish(&self) -> Result<()> {
         Ok(())
     }
 }
 
 /// The columns whose names are fields.
-fn map_by_names(name: &str, columns: &[String]) -> Result<ColumnMap> {
+fn map_by_names(name: &str, line: u64, columns: &[String]) -> Result<ColumnMap> {
     let mut map = ColumnMap::default();
     let mut telling = false;
     for column in columns {
         if let Some(target) = Target::named(column) {
             if map.items().iter().any(|(t, c)| *t == target && c == column) {
-                let at = Box::new(Place::line(name, 1).key(column.clone()));
+                let at = Box::new(Place::line(name, line).key(column.clone()));
                 return Err(IoError::Repeated { at });
+            }
+            if let Some((_, other)) = map.items().iter().find(|(t, _)| t.field == target.field) {
+                return Err(IoError::FieldTwice {
+                    at: Box::new(Place::line(name, line).key(column.clone())),
+                    field: target.field.name(),
+                    column: shown(other),
+                });
             }
             map.add(target, column, column)?;
             telling |= target.is_telling();
+        }
+    }
+    let taken = |f: Field| map.items().iter().any(|(t, _)| t.field == f);
+    for column in columns.iter().filter(|c| Target::named(c).is_none()) {
+        if let Some(meant) = nearly(column, taken) {
+            let at = Box::new(Place::line(name, line).key(column.clone()));
+            return Err(IoError::Misspelt { at, meant });
         }
     }
     if telling { Ok(map) } else { Err(nothing_mapped(name, columns)) }
@@ -571,7 +614,7 @@ fn map_by_names(name: &str, columns: &[String]) -> Result<ColumnMap> {
 fn nothing_mapped(name: &str, columns: &[String]) -> IoError {
     IoError::NothingMapped {
         at: Box::new(Place::file(name)),
-        columns: listed(columns),
+        columns: columns_shown(columns),
         example: shown(columns.first().map_or("COLUMN", String::as_str)),
         valid: valid_fields(),
     }
@@ -619,7 +662,7 @@ impl JsonRows {
         let mut cells: Cells<'_> = std::array::from_fn(|_| None);
         for (key, value) in &object.0 {
             if !self.fields.contains_key(key.as_ref()) {
-                let fields = fields_of_key(&mut self.slots, self.by_name, key)?;
+                let fields = fields_of_key(&mut self.slots, self.by_name, spot, key)?;
                 self.fields.insert(key.to_string(), fields);
                 self.keys.push(key.to_string());
             }
@@ -640,7 +683,12 @@ impl JsonRows {
 }
 
 /// The fields that a key holds, which may be found only now by its name.
-fn fields_of_key(slots: &mut Slots, by_name: bool, key: &str) -> Result<Vec<Field>> {
+fn fields_of_key(
+    slots: &mut Slots,
+    by_name: bool,
+    spot: Spot<'_>,
+    key: &str,
+) -> Result<Vec<Field>> {
     if !by_name {
         let held = slots.0.iter().flatten().filter(|s| s.column == key);
         return Ok(held.map(|s| s.target.field).collect());
@@ -648,8 +696,8 @@ fn fields_of_key(slots: &mut Slots, by_name: bool, key: &str) -> Result<Vec<Fiel
     let Some(target) = Target::named(key) else { return Ok(Vec::new()) };
     let slot = &mut slots.0[target.field.slot()];
     if let Some(other) = slot {
-        return Err(IoError::MapTwice {
-            item: shown(key),
+        return Err(IoError::FieldTwice {
+            at: spot.key(key).place(),
             field: target.field.name(),
             column: shown(&other.column),
         });
@@ -673,7 +721,17 @@ impl Source for JsonRows {
     fn slots(&self) -> &Slots {
         &self.slots
     }
+    fn unread(&self) -> Vec<&str> {
+        let unread = |k: &&String| self.by_name && self.fields.get(*k).is_none_or(Vec::is_empty);
+        self.keys.iter().filter(unread).map(String::as_str).collect()
+    }
     fn finish(&self) -> Result<()> {
+        for key in self.unread() {
+            if let Some(meant) = nearly(key, |f| self.slots.get(f).is_some()) {
+                let at = Box::new(Place::file(self.lines.name()).key(key));
+                return Err(IoError::Misspelt { at, meant });
+            }
+        }
         check_map(self.lines.name(), &self.slots, &self.fields, &self.keys)
     }
 }
@@ -695,7 +753,7 @@ fn check_map(
     match slots().find(|s| !fields.contains_key(&s.column)) {
         Some(slot) => Err(IoError::MissingColumn {
             at: Box::new(Place::file(name).key(slot.column.clone())),
-            known: listed(keys),
+            known: columns_shown(keys),
         }),
         None => Ok(()),
     }

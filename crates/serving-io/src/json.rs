@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use metrics_core::timeline::LARGEST_TOKENS;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::error::{IoError, Place, shown};
@@ -156,6 +156,12 @@ pub(crate) fn outer_keys(text: &[u8]) -> Vec<String> {
     scan(text, text.len()).keys
 }
 
+/// Whether the first JSON document of the text is cut off.
+pub(crate) fn ends_early(text: &str) -> bool {
+    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    documents.next().is_some_and(|first| first.is_err_and(|e| e.is_eof()))
+}
+
 /// What is wrong with JSON text, from the parser's error.
 ///
 /// `line` is added to the parser's own line, for text that is one line of a file.
@@ -182,6 +188,10 @@ pub(crate) fn syntax_error(
         "NaN" | "Infinity" | "-Infinity" => (
             format!("`{here}`, which is not JSON"),
             "a finite number, or null for unknown".to_owned(),
+        ),
+        _ if error.is_data() => (
+            format!("`{}`", shown(text.get(offset..).unwrap_or("").trim_start())),
+            "one JSON object a run".to_owned(),
         ),
         _ => {
             let what = without_position(error);
@@ -229,7 +239,7 @@ pub(crate) fn whole(x: f64) -> Option<u64> {
 
 /// A number as it may stand in a message.
 pub(crate) fn number(x: f64) -> String {
-    if x.abs() < 1e15 { x.to_string() } else { format!("{x:e}") }
+    metrics_core::format::plain(x)
 }
 
 /// A text as it may stand in a message.

@@ -61,6 +61,7 @@
 
 use std::io::{self, Write};
 
+use metrics_core::format::things;
 use metrics_core::timeline::{GapKind, Gaps, LARGEST_TOKENS, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 use serde_json::value::RawValue;
@@ -185,7 +186,8 @@ fn describe(header: Option<Header>, implied: u64, run: &mut Run) {
         run.lacks("duration of the run", "a header line with `duration_s`");
     }
     if 0 < implied {
-        let text = format!("{implied} requests without an `outcome` are taken as completed");
+        let text =
+            format!("{} without an `outcome`, taken as completed", things(implied, "request"));
         run.note("outcome-implied", &["goodput", "attainment"], text);
     }
 }
@@ -236,7 +238,7 @@ impl Rows {
         let keys = KeysUsed::of(&fields);
         let timeline = RequestTimeline::new(fields).map_err(|source| {
             let at = Spot { key: keys.key_of(&source), ..Spot::line(name, line) }.place();
-            IoError::Request { at, source }
+            IoError::Request { at, source, note: "" }
         })?;
         self.implied += u64::from(implied);
         Ok(Some((line, timeline)))
@@ -258,6 +260,8 @@ struct KeysUsed {
     scheduled: &'static str,
     first_token: &'static str,
     last_token: &'static str,
+    tokens: &'static str,
+    gaps: &'static str,
 }
 
 impl KeysUsed {
@@ -273,6 +277,16 @@ impl KeysUsed {
             scheduled: pick(f.scheduled, "scheduled_s", "scheduled_ps", "scheduled_s"),
             first_token: pick(f.first_token, "first_token_s", "first_token_ps", "ttft_s"),
             last_token: pick(f.last_token, "last_token_s", "last_token_ps", "e2e_s"),
+            tokens: pick(
+                f.tokens.as_ref().and_then(|t| t.first().copied()),
+                "token_s",
+                "token_ps",
+                "token_s",
+            ),
+            gaps: match f.gaps {
+                Some((GapKind::Chunk, _)) => "chunk_gap_s",
+                _ => "itl_s",
+            },
         }
     }
 
@@ -287,8 +301,8 @@ impl KeysUsed {
             "e2e" => "e2e_s",
             "output_tokens" => "output_tokens",
             "input_tokens" => "input_tokens",
-            "a token instant" => "token_s",
-            "a gap between outputs" => "itl_s",
+            "a token instant" => self.tokens,
+            "a gap between outputs" => self.gaps,
             _ => return None,
         };
         Some(key)
@@ -311,13 +325,44 @@ pub(crate) fn number(text: &str) -> Option<f64> {
     numeric.then(|| text.parse().ok()).flatten().filter(|x: &f64| x.is_finite())
 }
 
+/// A key that a request or a header does not have; one that is nearly right is named.
+fn unknown_key(at: Spot<'_>, keys: &[&str], all: impl Fn() -> String) -> IoError {
+    let key = at.key.unwrap_or("");
+    let near = keys.iter().map(|k| (strsim::osa_distance(key, k), k)).min();
+    let known = match near {
+        Some((distance, near)) if distance <= 2 && 4 < near.len() => {
+            format!("did you mean `{near}`?")
+        }
+        _ => all(),
+    };
+    IoError::UnknownKey { at: at.place(), known }
+}
+
+/// The keys of a request, for a message; those with two units once.
+fn keys() -> String {
+    let mut names: Vec<String> = Vec::new();
+    for key in KEYS {
+        if let Some(name) = key.strip_suffix("_ps")
+            && let Some(last) = names.last_mut()
+            && *last == format!("{name}_s")
+        {
+            last.push_str("|_ps");
+        } else {
+            names.push(key.to_owned());
+        }
+    }
+    format!("expected one of {}", names.join(", "))
+}
+
 fn read_header(line: Spot<'_>, object: &json::Object<'_>) -> Result<Header> {
     let mut header = Header::default();
     let mut seen: Vec<&str> = Vec::new();
     for (key, value) in &object.0 {
         let here = line.key(key);
         if !HEADER_KEYS.contains(&key.as_ref()) {
-            return Err(IoError::UnknownKey { at: here.place(), known: listed(HEADER_KEYS) });
+            return Err(unknown_key(here, &HEADER_KEYS, || {
+                format!("expected one of {}", listed(HEADER_KEYS))
+            }));
         }
         if seen.contains(&key.as_ref()) {
             return Err(IoError::Repeated { at: here.place() });
@@ -343,7 +388,7 @@ fn read_header(line: Spot<'_>, object: &json::Object<'_>) -> Result<Header> {
                     return Err(wrong(here, value, expected));
                 }
                 Seconds::named("duration", duration.seconds())
-                    .map_err(|source| IoError::Request { at: here.place(), source })?;
+                    .map_err(|source| IoError::Request { at: here.place(), source, note: "" })?;
                 header.duration = Some(duration);
             }
             "tool" => header.tool = Some(text(here, value)?),
@@ -420,7 +465,7 @@ fn read_fields(file: &str, line: u64, text_of_line: &str) -> Result<(TimelineFie
     for (key, value) in &object.0 {
         let at = row.key(key);
         if !KEYS.contains(&key.as_ref()) {
-            return Err(IoError::UnknownKey { at: at.place(), known: listed(KEYS) });
+            return Err(unknown_key(at, &KEYS, keys));
         }
         if seen.contains(&key.as_ref()) {
             return Err(IoError::Repeated { at: at.place() });

@@ -15,7 +15,7 @@
 //! | `burstiness` | shape of the gaps between requests; may be a bare `Infinity`: gaps of one length | [`Declared::burstiness`] |
 //! | `max_concurrency`, `num_prompts`, `model_id`, `tokenizer_id`, `backend`, `date`, `label` | as named; null is absent | [`Declared`] |
 //! | `completed`, `failed`, `total_input_tokens`, `total_output_tokens` | counts; the tokens are those of completed requests | [`Counts`] |
-//! | other keys with a number | figures that the tool computed: `mean_ttft_ms`, `p99_tpot_ms`, `request_goodput`, `spec_decode_…` (`request_goodput:`, as some versions spell it, is the same key) | [`Run::stated`] |
+//! | other keys with a number | figures that the tool computed: `mean_ttft_ms`, `p99_tpot_ms`, `request_goodput`, `spec_decode_…` (`request_goodput:`, as some versions spell it, is the same key); such a figure that is no number is an error | [`Run::stated`] |
 //! | other keys | `--metadata` of the user and settings | [`Declared::metadata`] |
 //! | `input_lens`, `output_lens` | tokens per request | token counts |
 //! | `ttfts` | s from sending to the first chunk with a choice | TTFT |
@@ -60,7 +60,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use metrics_core::timeline::{GapKind, TimelineFields};
+use metrics_core::format::things;
+use metrics_core::timeline::{GapKind, LARGEST_TOKENS, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -82,10 +83,7 @@ impl Reader for Vllm {
 
     fn recognizes(&self, head: &Head, _: &Options) -> bool {
         // SGLang's client has the same arrays; these two keys are vLLM's alone.
-        head.has_key("model_id")
-            && head.has_key("num_prompts")
-            && !head.has_key("server_info")
-            && (["duration", "completed", "request_rate"].iter().any(|k| head.has_key(k)))
+        head.has_key("model_id") && head.has_key("num_prompts") && !head.has_key("server_info")
     }
 
     fn read(&self, input: Input, _: &Options) -> Result<Vec<Run>> {
@@ -216,6 +214,10 @@ trait Element: Sized {
     fn from_number(_: f64) -> Option<Self> {
         None
     }
+    /// From a whole number.
+    fn from_whole(n: u64) -> Option<Self> {
+        Self::from_number(n as f64)
+    }
     /// From a text.
     fn from_text(_: &str) -> Option<Self> {
         None
@@ -230,6 +232,9 @@ trait Element: Sized {
 impl Element for u64 {
     fn from_number(x: f64) -> Option<Self> {
         whole(x)
+    }
+    fn from_whole(n: u64) -> Option<Self> {
+        (n <= LARGEST_TOKENS).then_some(n)
     }
 }
 impl Element for f64 {
@@ -297,6 +302,7 @@ impl<'de, T: Element> DeserializeSeed<'de> for ListSeed<'_, T> {
 /// Any JSON value, as far as a list of `T` needs it.
 enum Any<T> {
     Number(f64),
+    Whole(u64),
     Text(String),
     Other(&'static str),
     /// The elements, and the first one that is none.
@@ -307,6 +313,7 @@ impl<T> Any<T> {
     fn shown(&self) -> String {
         match self {
             Self::Number(x) => number(*x),
+            Self::Whole(n) => n.to_string(),
             Self::Text(s) => quoted(s),
             Self::Other(name) => (*name).to_owned(),
             Self::Items(..) => "a list".to_owned(),
@@ -343,7 +350,7 @@ impl<'de, T: Element> Visitor<'de> for AnyVisitor<T> {
         Ok(Any::Number(x))
     }
     fn visit_u64<E>(self, x: u64) -> Result<Any<T>, E> {
-        Ok(Any::Number(x as f64))
+        Ok(Any::Whole(x))
     }
     fn visit_i64<E>(self, x: i64) -> Result<Any<T>, E> {
         Ok(Any::Number(x as f64))
@@ -369,6 +376,7 @@ impl<'de, T: Element> Visitor<'de> for AnyVisitor<T> {
         while let Some(any) = seq.next_element_seed(ItemSeed)? {
             let item = match any {
                 Any::Number(x) => T::from_number(x).ok_or_else(|| number(x)),
+                Any::Whole(n) => T::from_whole(n).ok_or_else(|| n.to_string()),
                 Any::Text(s) => T::from_text(&s).ok_or_else(|| quoted(&s)),
                 Any::Items(list, None) => T::from_list(list).ok_or_else(|| "a list".to_owned()),
                 Any::Items(_, Some((k, found))) if T::LIST => Err(format!("{found} at {k} in it")),
@@ -405,9 +413,11 @@ impl Scalars<'_> {
     fn count(&self, key: &str, value: &Value) -> Result<Option<u64>> {
         match value {
             Value::Null => Ok(None),
+            // Digits alone are compared exactly, where an `f64` would round into the range.
             _ => value
-                .as_f64()
-                .and_then(whole)
+                .as_u64()
+                .filter(|&n| n <= LARGEST_TOKENS)
+                .or_else(|| value.as_f64().filter(|_| !value.is_u64()).and_then(whole))
                 .map(Some)
                 .ok_or_else(|| self.wrong(key, value, COUNT)),
         }
@@ -475,6 +485,11 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
             run.duration = duration(&at, &value)?;
         } else if !scalars.take(&key, &value)? {
             match value {
+                Value::String(_) | Value::Bool(_) | Value::Array(_) | Value::Object(_)
+                    if is_figure(&key) =>
+                {
+                    return Err(scalars.wrong(&key, &value, "a number, as the tool computed it"));
+                }
                 Value::Number(n) if n.as_f64().is_some_and(f64::is_finite) => {
                     run.stated.push(figure(&key), n.as_f64().unwrap_or_default());
                 }
@@ -490,9 +505,26 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
         age: Some(age(&d, &run).to_owned()),
     };
     requests(&at, &d, &mut run)?;
+    if !run.has_requests() && run.stated.is_empty() && run.counts.completed.is_none() {
+        let expected = "the counts, figures or arrays of a `vllm bench serve` result";
+        return Err(IoError::NoRequests { at: Box::new(at), expected });
+    }
     check_counts(&mut run);
     say_what_is_missing(&d, &mut run);
     Ok(run)
+}
+
+/// Whether the tool itself writes a number under that key, so that anything else is damage and not
+/// the user's metadata.
+fn is_figure(key: &str) -> bool {
+    let key = key.trim_end_matches(':');
+    let statistic = key.split_once('_').is_some_and(|(first, _)| {
+        ["mean", "median", "std"].contains(&first)
+            || first.strip_prefix('p').is_some_and(|p| p.parse::<f64>().is_ok())
+    });
+    (statistic && key.ends_with("_ms"))
+        || ["request_throughput", "output_throughput", "total_token_throughput", "request_goodput"]
+            .contains(&key)
 }
 
 /// The name of a figure; some versions end `request_goodput` in a colon.
@@ -556,7 +588,7 @@ fn requests(at: &Place, d: &Document, run: &mut Run) -> Result<()> {
         as_written.push(r.ttft);
         run.timelines.push(RequestTimeline::new(fields).map_err(|source| {
             let key = key_of(&source, d);
-            IoError::Request { at: Box::new(at.clone().key(key).index(i)), source }
+            IoError::Request { at: Box::new(at.clone().key(key).index(i)), source, note: "" }
         })?);
     }
     if stamped {
@@ -567,6 +599,7 @@ fn requests(at: &Place, d: &Document, run: &mut Run) -> Result<()> {
             Seconds::named("the wait in the client", time).map_err(|source| IoError::Request {
                 at: Box::new(at.clone().key("queue_times").index(i)),
                 source,
+                note: "",
             })?;
         }
         let values = Values::Number(times.iter().copied().map(Some).collect());
@@ -758,8 +791,9 @@ fn note_gaps(d: &Document, n: usize, per_token: bool, run: &mut Run) {
     }
     if 0 < differ {
         let text = format!(
-            "{differ} of {completed} answers have another number of gaps than tokens - 1 ({gaps} \
-             gaps, {due} due): the gaps are between chunks of the stream, not between tokens"
+            "another number of gaps than tokens - 1 in {differ} of {} ({gaps} gaps, {due} due): \
+             the gaps are between chunks of the stream, not between tokens",
+            things(completed, "answer")
         );
         run.note("gaps-per-chunk", &["itl"], text);
     }
@@ -773,10 +807,9 @@ fn note_client_delay(times: &[f64], run: &mut Run) {
     let late = times.iter().filter(|&&t| OVERHEAD < t).count();
     if 0 < late {
         let text = format!(
-            "{late} of {} requests were sent more than 10 ms after they were due, at most \
-             {longest:.3} s: TTFT and E2E count from sending and do not hold this wait (column \
-             client_delay_s)",
-            times.len()
+            "sent more than 10 ms after it was due: {late} of {}, at most {longest:.3} s; TTFT \
+             and E2E count from sending and do not hold this wait (column client_delay_s)",
+            things(times.len() as u64, "request")
         );
         run.note("client-delay", &["ttft", "e2e_latency", "goodput"], text);
     }
@@ -786,30 +819,38 @@ fn note_decided(decided: &Decided, d: &Document, run: &mut Run) {
     let Decided { several_chunks, no_tokens, not_streamed, cut, longer_than_gaps } = *decided;
     if 0 < several_chunks {
         let text = format!(
-            "{several_chunks} one-token answers came in several chunks: their TTFT is taken as the \
-             last chunk, the tool's own value is in the column ttft_as_written_s"
+            "{} in several chunks: TTFT is taken as the last chunk, the tool's own value is in \
+             the column ttft_as_written_s",
+            things(several_chunks as u64, "one-token answer")
         );
         run.note("one-token-in-several-chunks", &["ttft"], text);
     }
     if 0 < no_tokens {
-        let text = format!("{no_tokens} completed requests have 0 output tokens: count unknown");
+        let text = format!(
+            "{} with 0 output tokens: count unknown",
+            things(no_tokens as u64, "completed request")
+        );
         run.note("no-tokens", &["tpot", "token_throughput"], text);
     }
     if 0 < not_streamed {
-        let text = format!("{not_streamed} completed requests have a TTFT of 0.0: not streamed");
+        let text = format!(
+            "{} with a TTFT of 0.0: not streamed",
+            things(not_streamed as u64, "completed request")
+        );
         run.note("not-streamed", &["ttft", "tpot"], text);
     }
     if 0 < cut {
         let text = format!(
-            "{cut} failed requests were cut after their first chunk: their TTFT is kept, their \
-             E2E and output tokens are unknown (the file writes 0)"
+            "{} cut after the first chunk: TTFT is kept, E2E and output tokens are unknown (the \
+             file writes 0)",
+            things(cut as u64, "failed request")
         );
         run.note("cut-in-mid-stream", &["e2e_latency", "token_throughput"], text);
     }
     if 0 < longer_than_gaps {
         let text = format!(
-            "in {longer_than_gaps} requests the latency is not TTFT + the gaps: it does not end at \
-             the last chunk"
+            "in {} the latency is not TTFT + the gaps: it does not end at the last chunk",
+            things(longer_than_gaps as u64, "request")
         );
         run.note("latency-beyond-last-chunk", &["e2e_latency", "tpot"], text);
     }

@@ -90,21 +90,21 @@ fn content_of_no_known_format() {
     assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
     assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)"#);
     assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
-    assert_snapshot!(say("{\"latency\": 1, \"n\": 2}"), @"f: no column is mapped; the file has `latency`, `n`; map them, for example `--map ttft_ms=latency`, to one of `id`, `arrival_s|_ms|_us|_ns`, `sent_s|_ms|_us|_ns`, `scheduled_s|_ms|_us|_ns`, `first_token_s|_ms|_us|_ns`, `last_token_s|_ms|_us|_ns`, `ttft_s|_ms|_us|_ns`, `tpot_s|_ms|_us|_ns`, `e2e_s|_ms|_us|_ns`, `input_tokens`, `output_tokens`, `outcome`");
-    assert_snapshot!(say("latency,n\n1,2\n"), @"f: no column is mapped; the file has `latency`, `n`; map them, for example `--map ttft_ms=latency`, to one of `id`, `arrival_s|_ms|_us|_ns`, `sent_s|_ms|_us|_ns`, `scheduled_s|_ms|_us|_ns`, `first_token_s|_ms|_us|_ns`, `last_token_s|_ms|_us|_ns`, `ttft_s|_ms|_us|_ns`, `tpot_s|_ms|_us|_ns`, `e2e_s|_ms|_us|_ns`, `input_tokens`, `output_tokens`, `outcome`");
+    assert_snapshot!(say("{\"latency\": 1, \"n\": 2}"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
+    assert_snapshot!(say("latency,n\n1,2\n"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `goodput`, `jsonl`, `csv`");
 }
 
 #[test]
 fn column_maps_that_do_not_fit() {
     assert_snapshot!(map("ttft_ms"), @"column map `ttft_ms`: expected FIELD=COLUMN, for example `ttft_ms=latency_first`");
-    assert_snapshot!(map("ttft=x"), @"column map `ttft=x`: `ttft` is no field, expected one of `id`, `arrival_s|_ms|_us|_ns`, `sent_s|_ms|_us|_ns`, `scheduled_s|_ms|_us|_ns`, `first_token_s|_ms|_us|_ns`, `last_token_s|_ms|_us|_ns`, `ttft_s|_ms|_us|_ns`, `tpot_s|_ms|_us|_ns`, `e2e_s|_ms|_us|_ns`, `input_tokens`, `output_tokens`, `outcome`");
+    assert_snapshot!(map("ttft=x"), @"column map `ttft=x`: `ttft` is no field, expected id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     let twice = ColumnMap::parse(["ttft_ms=a", "ttft_s=b"]).unwrap_err();
     assert_snapshot!(twice.to_string(), @"column map `ttft_s=b`: ttft is already mapped to `a`, expected one column");
     assert_snapshot!(mapped("a,b\n1,2\n", &["ttft_ms=c"]), @"f.csv, `c`: no such column; the file has `a`, `b`");
     assert_snapshot!(mapped("a,a\n1,2\n", &["ttft_ms=a"]), @"f.csv, line 1, `a`: appears twice, expected once");
     assert_snapshot!(mapped("{\"a\": 1}\n", &["ttft_ms=c"]), @"f.csv, `c`: no such column; the file has `a`");
-    assert_snapshot!(say("ttft_ms,ttft_s\n1,2\n"), @"column map `ttft_s`: ttft is already mapped to `ttft_ms`, expected one column");
+    assert_snapshot!(say("ttft_ms,ttft_s\n1,2\n"), @"f, line 1, `ttft_s`: ttft is already in column `ttft_ms`, expected one column");
     assert_snapshot!(say("ttft_ms,ttft_ms\n1,2\n"), @"f, line 1, `ttft_ms`: appears twice, expected once");
 }
 
@@ -113,7 +113,7 @@ fn times_that_no_clock_shows() {
     assert_snapshot!(row("z,-3,4,5,2,ok"), @"f, line 4, `arrival_s`: arrival must be at least 0, got -3");
     assert_snapshot!(row("z,3,2.5,5,2,ok"), @"f, line 4, `first_token_s`: first_token must be at least arrival = 3, got 2.5");
     assert_snapshot!(row("z,3,4,3.5,2,ok"), @"f, line 4, `last_token_s`: last_token after arrival must be at least first_token after arrival = 1, got 0.5");
-    assert_snapshot!(row("z,3,4,5,1,ok"), @"f, line 4: one output token means last_token = first_token, got 2 and 1 after arrival");
+    assert_snapshot!(row("z,3,4,5,1,ok"), @"f, line 4, `output_tokens`: one output token means last_token = first_token, got 2 and 1 after arrival");
     assert_snapshot!(row("z,3,NaN,5,2,ok"), @"f, line 4, `first_token_s`: found `NaN`, expected a number of seconds, or nothing for unknown");
     assert_snapshot!(row("z,3,inf,5,2,ok"), @"f, line 4, `first_token_s`: found `inf`, expected a number of seconds, or nothing for unknown");
     assert_snapshot!(row("z,3,1e999,5,2,ok"), @"f, line 4, `first_token_s`: found `1e999`, expected a number of seconds, or nothing for unknown");
@@ -121,7 +121,7 @@ fn times_that_no_clock_shows() {
     assert_snapshot!(row("z,3,\"4,5\",5,2,ok"), @"f, line 4, `first_token_s`: found `4,5`, expected a number of seconds, or nothing for unknown");
     assert_snapshot!(row("z,,4,5,2,ok"), @"f, line 4, `arrival_s`: arrival is missing: an instant has a meaning only from the request's arrival");
     assert_snapshot!(say("ttft_ms,tpot_ms\n5,5\n"), @"f, line 2: output_tokens is missing: the end is ttft + (output_tokens - 1) · tpot");
-    assert_snapshot!(say("ttft_ms,tpot_ms,output_tokens\n5,-5,2\n"), @"f, line 2, `tpot_ms`: tpot must be at least 0, got -0.005");
+    assert_snapshot!(say("ttft_ms,tpot_ms,output_tokens\n5,-5,2\n"), @"f, line 2, `tpot_ms`: tpot must be at least 0, got -0.005 (in seconds)");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn json_lines_out_of_shape() {
     assert_snapshot!(say("{\"ttft_ms\": 5, \"output_tokens\": \"12\"}\n"), @r#"f, line 1, `output_tokens`: found "12", expected a whole number from 0 to 2^53"#);
     assert_snapshot!(say("{\"ttft_ms\": [5]}\n"), @"f, line 1, `ttft_ms`: found [5], expected a number of milliseconds, or nothing for unknown");
     assert_snapshot!(say("{\"ttft_ms\": 5} {\"ttft_ms\": 6}\n"), @"f, line 1, column 16: not JSON (trailing characters), expected valid JSON");
-    assert_snapshot!(say("{\"ttft_ms\": 5}\n{\"ttft_s\": 6}\n"), @"column map `ttft_s`: ttft is already mapped to `ttft_ms`, expected one column");
+    assert_snapshot!(say("{\"ttft_ms\": 5}\n{\"ttft_s\": 6}\n"), @"f, line 2, `ttft_s`: ttft is already in column `ttft_ms`, expected one column");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn our_timelines_with_wrong_values() {
     assert_snapshot!(line("\"arrival_s\": 3, \"first_token_s\": 2.5"), @"f, line 1, `first_token_s`: first_token must be at least arrival = 3, got 2.5");
     assert_snapshot!(line("\"arrival_ps\": \"3\", \"first_token_ps\": \"2\""), @"f, line 1, `first_token_ps`: first_token must be at least arrival = 3e-12, got 2e-12");
     assert_snapshot!(line("\"arrival_s\": -1, \"outcome\": \"failed\""), @"f, line 1, `arrival_s`: arrival must be at least 0, got -1");
-    assert_snapshot!(line("\"arrival_s\": 0, \"first_token_s\": 1, \"last_token_s\": 2, \"output_tokens\": 1"), @"f, line 1: one output token means last_token = first_token, got 2 and 1 after arrival");
+    assert_snapshot!(line("\"arrival_s\": 0, \"first_token_s\": 1, \"last_token_s\": 2, \"output_tokens\": 1"), @"f, line 1, `output_tokens`: one output token means last_token = first_token, got 2 and 1 after arrival");
     assert_snapshot!(line("\"arrival_s\": \"5\""), @r#"f, line 1, `arrival_s`: found "5", expected a number of seconds"#);
     assert_snapshot!(line("\"arrival_ps\": 5"), @r#"f, line 1, `arrival_ps`: found 5, expected whole picoseconds in a text, for example "12345""#);
     assert_snapshot!(line("\"arrival_ps\": \"-5\""), @r#"f, line 1, `arrival_ps`: found "-5", expected whole picoseconds in a text, for example "12345""#);
@@ -187,7 +187,7 @@ fn our_timelines_out_of_shape() {
     assert_snapshot!(say(format!("{header}, \"seed\": 0}}\n")), @"f, line 1, `seed`: unknown key, expected one of `schema_version`, `kind`, `epoch_s`, `duration_s`, `duration_ps`, `tool`, `tool_version`");
     assert_snapshot!(say("{\"schema_version\": 2, \"kind\": \"goodput-timelines\"}\n"), @"f, line 1, `schema_version`: found 2, expected 1");
     assert_snapshot!(say(format!("{header}}}\n{{\"arrival_s\": 1}}")), @"f, line 2, `id`: found a request without it, expected the request's name");
-    assert_snapshot!(say(format!("{header}}}\n{{\"id\": 1, \"arrival\": 1}}")), @"f, line 2, `arrival`: unknown key, expected one of `id`, `arrival_s`, `arrival_ps`, `sent_s`, `sent_ps`, `scheduled_s`, `scheduled_ps`, `first_token_s`, `first_token_ps`, `last_token_s`, `last_token_ps`, `token_s`, `token_ps`, `ttft_s`, `e2e_s`, `itl_s`, `chunk_gap_s`, `input_tokens`, `output_tokens`, `outcome`");
+    assert_snapshot!(say(format!("{header}}}\n{{\"id\": 1, \"arrival\": 1}}")), @"f, line 2, `arrival`: unknown key, did you mean `arrival_s`?");
 }
 
 #[test]
@@ -217,6 +217,116 @@ fn vllm_results_with_wrong_settings() {
     assert_snapshot!(vllm("\"request_rate\": Infinity"), @"r.json, line 1, `request_rate`, column 106: `Infinity`, which is not JSON, expected a finite number, or null for unknown");
     assert_snapshot!(vllm("\"burstiness\": \"1\""), @r#"r.json, line 1, `burstiness`: found "1", expected a number above 0"#);
     assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 0.0}"), @"f, line 1, `duration`: found 0.0, expected a number of seconds above 0");
-    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1.0} x"), @"f, line 1, column 54: not JSON (expected value), expected valid JSON");
-    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1.0}\n{\"model"), @"f, line 2: ends in the middle of a JSON object, expected the rest of it: is it truncated?");
+    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1.0} x"), @"f, line 1: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
+    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1.0}\n{\"model"), @"f, line 1: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
+}
+
+/// A file's text that names no field, in the shape that each tool writes.
+#[test]
+fn results_of_other_tools_are_named() {
+    let tool = |content: &str| {
+        let text = say(content);
+        assert!(text.chars().count() < 300, "{text}");
+        let (tool, _) = text
+            .strip_prefix("f: looks like ")
+            .expect(&text)
+            .split_once(" result, which this version does not read yet; it reads ")
+            .expect(&text);
+        tool.to_owned()
+    };
+    assert_eq!(
+        tool("{\"tag\": null, \"dataset_name\": \"random\", \"server_info\": {}}"),
+        "an SGLang"
+    );
+    assert_eq!(tool("{\"duration\": 1, \"total_output_tokens_retokenized\": 5}"), "an SGLang");
+    assert_eq!(tool("{\"schema_version\": 1, \"aiperf_version\": \"0.13\"}"), "an AIPerf");
+    assert_eq!(tool("{\"metadata\": {\"credit_issued_ns\": 1}, \"metrics\": {}}"), "an AIPerf");
+    assert_eq!(tool("Metric,avg,min,max,sum,p1,p5\nx,1,1,1,1,1,1\n"), "an AIPerf");
+    assert_eq!(
+        tool("{\"metadata\": {\"guidellm_version\": \"0.8\"}, \"benchmarks\": []}"),
+        "a GuideLLM"
+    );
+    assert_eq!(tool("Run Info,Run Info,Timings\na,b,c\n"), "a GuideLLM");
+    assert_eq!(
+        tool("{\"load_summary\": {}, \"successes\": {}, \"failures\": {}}"),
+        "an inference-perf"
+    );
+    assert_eq!(
+        tool("[{\"start_time\": 1, \"end_time\": 2, \"request\": \"\", \"info\": {}}]"),
+        "an inference-perf"
+    );
+    assert_eq!(tool("{\"name\": \"\", \"results_inter_token_latency_s_mean\": 1}"), "an llmperf");
+    assert_eq!(
+        tool("[\n {\"inter_token_latency_s\": 1, \"request_output_throughput_token_per_s\": 2}]"),
+        "an llmperf"
+    );
+}
+
+#[test]
+fn a_misspelt_column_is_named_and_not_left_out() {
+    assert_snapshot!(say("ttft_ms,e2e_ms,outptu_tokens\n2,5,3\n"), @"f, line 1, `outptu_tokens`: no field is called so, did you mean `output_tokens`? Rename it, or say with `--map` what each column means");
+    assert_snapshot!(say("TTFT_ms,e2e_ms\n2,5\n"), @"f, line 1, `TTFT_ms`: no field is called so, did you mean `ttft_ms`? Rename it, or say with `--map` what each column means");
+    assert_snapshot!(say("{\"id\": 1, \"e2e_s\": 5, \"outptu_tokens\": 3}\n"), @"f, `outptu_tokens`: no field is called so, did you mean `output_tokens`? Rename it, or say with `--map` what each column means");
+    assert_snapshot!(say("{\"id\": 1, \"ttft\": 5}\n"), @"f, `ttft`: no field is called so, did you mean `ttft_s`? Rename it, or say with `--map` what each column means");
+    let header = "{\"schema_version\": 1, \"kind\": \"goodput-timelines\"}";
+    assert_snapshot!(say(format!("{header}\n{{\"id\": 1, \"outptu_tokens\": 1}}")), @"f, line 2, `outptu_tokens`: unknown key, did you mean `output_tokens`?");
+    let all = say(format!("{header}\n{{\"id\": 1, \"colour\": 1}}"));
+    assert_snapshot!(all, @"f, line 2, `colour`: unknown key, expected one of id, arrival_s|_ps, sent_s|_ps, scheduled_s|_ps, first_token_s|_ps, last_token_s|_ps, token_s|_ps, ttft_s, e2e_s, itl_s, chunk_gap_s, input_tokens, output_tokens, outcome");
+    assert!(all.chars().count() < 300);
+}
+
+/// A name that only begins alike, or whose field is there under its own name, is another column.
+#[test]
+fn other_columns_are_left_out_and_listed() {
+    let csv =
+        "ttft_ms,output_tokens,output_token,sent_at,output_tokens_per_s,status\n2,3,9,9,9,9\n";
+    let file = read("f", Cursor::new(csv), &Options::default()).unwrap();
+    assert_eq!(file.runs[0].timelines[0].output_tokens(), Some(3));
+    let note = file.runs[0].notes.iter().find(|n| n.id == "columns-not-read").unwrap();
+    assert_snapshot!(note.text, @"no field is called so, not read: `output_token`, `sent_at`, `output_tokens_per_s`, `status`");
+    let map = ColumnMap::parse(["ttft_ms=TTFT_ms", "e2e_ms=e2e_ms"]).unwrap();
+    let options = Options { map, format: None };
+    let file = read("f", Cursor::new("TTFT_ms,e2e_ms,outptu_tokens\n2,5,3\n"), &options).unwrap();
+    assert!(file.runs[0].notes.iter().all(|n| n.id != "columns-not-read"));
+}
+
+#[test]
+fn messages_name_the_file_in_full_and_stay_short() {
+    let folder = "folder/".repeat(20);
+    let text = error(&format!("{folder}a.csv"), "hello", &Options::default());
+    assert!(text.starts_with(&format!("{folder}a.csv: ")), "{text}");
+    let wide: Vec<String> = (0..300).map(|i| format!("some_long_column_{i}")).collect();
+    assert_snapshot!(say(format!("{}\n", wide.join(","))), @"f: no column has a field's name; the file has `some_long_column_0`, `some_long_column_1`, `some_long_column_2` and 297 more; map them, as in `--map ttft_ms=some_long_column_0`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
+    assert_snapshot!(mapped(&wide.join(","), &["ttft_ms=x"]), @"f.csv, `x`: no such column; the file has `some_long_column_0`, `some_long_column_1`, `some_long_column_2` and 297 more");
+    assert_snapshot!(mapped("1,2\n3,4\n", &["ttft_ms=1"]), @"f.csv, line 1: found only numbers, `1`, `2`, expected a header with the names of the columns");
+    assert_snapshot!(say("{\"date\": \"2026"), @"f, line 1: ends in the middle of a JSON object, expected the rest of it: is it truncated?");
+    assert_snapshot!(say("ttft_ms,n\n5\n"), @"f, line 2: 1 cell, expected 2 as in the header");
+}
+
+/// 2^53 + 1 has no `f64`: read through one it would become 2^53, which is allowed.
+#[test]
+fn a_count_above_the_largest_is_not_rounded_into_the_range() {
+    let n = "9007199254740993";
+    for text in [
+        row(&format!("z,3,4,5,{n},ok")),
+        line(&format!("\"e2e_s\": 1, \"output_tokens\": {n}")),
+        request(&format!("\"output_lens\": [3, {n}]")),
+        vllm(&format!("\"num_prompts2\": 1, \"failed\": {n}")),
+    ] {
+        assert!(
+            text.contains(n) && text.ends_with("expected a whole number from 0 to 2^53"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_key_that_is_wrong_is_the_one_named() {
+    assert_snapshot!(line("\"e2e_s\": 1, \"chunk_gap_s\": [0.1, -1]"), @"f, line 1, `chunk_gap_s`: a gap between outputs must be at least 0, got -1");
+    assert_snapshot!(line("\"arrival_ps\": \"0\", \"token_ps\": [\"5\", \"4\"]"), @"f, line 1, `token_ps`: a token instant must be at least the one before it = 5e-12, got 4e-12");
+    assert_snapshot!(line("\"arrival_s\": 0, \"token_s\": [1, 2], \"output_tokens\": 3"), @"f, line 1, `output_tokens`: output_tokens = 3 but 2 token instants");
+    assert_snapshot!(say("ttft_ms,e2e_ms\n5,2\n"), @"f, line 2, `e2e_ms`: last_token after arrival must be at least first_token after arrival = 0.005, got 0.002 (in seconds)");
+    assert_snapshot!(vllm("\"mean_ttft_ms\": \"12.5\""), @r#"r.json, line 1, `mean_ttft_ms`: found "12.5", expected a number, as the tool computed it"#);
+    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 1}"), @"f, line 1: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
+    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 1, \"completed\": 1}\n[1]"), @"f, line 2, column 1: `[1]`, expected one JSON object a run");
 }

@@ -252,7 +252,8 @@ fn a_csv_with_our_names_needs_no_map() {
     );
     assert!((a.tpot().unwrap().get() - 0.2).abs() < 1e-15);
     assert_eq!((b.outcome(), b.ttft(), b.output_tokens()), (Outcome::Failed, None, None));
-    assert!(ids(&file).is_empty());
+    assert_eq!(ids(&file), ["columns-not-read"]);
+    assert_eq!(file.runs[0].notes[0].text, "no field is called so, not read: `note`");
 }
 
 #[test]
@@ -284,7 +285,7 @@ fn a_tpot_under_another_definition_is_noticed() {
     let file = plain(csv);
     assert!((file.runs[0].timelines[0].tpot().unwrap().get() - 0.2).abs() < 1e-15);
     let note = file.runs[0].notes.iter().find(|n| n.id == "tpot-differs").unwrap();
-    assert!(note.text.starts_with("in 1 requests"), "{}", note.text);
+    assert!(note.text.starts_with("in 1 request "), "{}", note.text);
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn faults_of_a_row_name_line_column_value_and_what_is_right() {
     assert_snapshot!(azure("1700158546.68,1,1"), @"f, line 3, `TIMESTAMP`: found `1700158546.68`, expected a time stamp on the calendar from 1970 on, for example `2023-11-16 18:15:46.6805900`");
     assert_snapshot!(azure("2023-11-16 18:15:47Z,1,1"), @"f, line 3, `TIMESTAMP`: found `2023-11-16 18:15:47Z`, expected a stamp without an offset from UTC, as in the first row");
     assert_snapshot!(azure("2023-11-16 18:15:50.9951690,396,"), @"f, line 3, `GeneratedTokens`: found nothing, expected a whole number of tokens from 0 to 4294967295");
-    assert_snapshot!(azure("2023-11-16 18:15:50.99"), @"f, line 3: 1 cells, expected 3 as in the header");
+    assert_snapshot!(azure("2023-11-16 18:15:50.99"), @"f, line 3: 1 cell, expected 3 as in the header");
     assert_snapshot!(azure("2023-11-16 18:15:50.9951690,39.6,1"), @"f, line 3, `ContextTokens`: found `39.6`, expected a whole number of tokens from 0 to 4294967295");
     assert_snapshot!(azure("2023-11-16 18:15:50.9951690,many,1"), @"f, line 3, `ContextTokens`: found `many`, expected a whole number of tokens from 0 to 4294967295");
     assert_snapshot!(azure("2023-11-16 18:15:50.9951690,-5,1"), @"f, line 3, `ContextTokens`: found `-5`, expected a whole number of tokens from 0 to 4294967295");

@@ -6,7 +6,7 @@ use metrics_core::report::Report;
 use metrics_core::units::Quantity;
 
 use super::Reported;
-use crate::output::{csv_text, markdown_table};
+use crate::output::{csv_text, markdown_table, one_line};
 
 /// One figure.
 struct Row {
@@ -131,7 +131,7 @@ pub fn render_markdown(reported: &[Reported<'_>]) -> String {
         }
         let run =
             if r.file.runs.len() == 1 { String::new() } else { format!(", run {}", r.number) };
-        text.push_str(&format!("**{}{run}** ({})\n\n", r.file.name, r.file.format.title()));
+        text.push_str(&format!("**{}{run}** ({})\n\n", one_line(&r.file.name), r.origin()));
         if !r.slo.is_empty() {
             text.push_str(&format!("Objectives: `{}`\n\n", r.slo));
         }

@@ -12,7 +12,7 @@ use metrics_core::units::Quantity;
 use serving_io::run::{RequestRate, Run};
 
 use super::Reported;
-use crate::output::plain_table;
+use crate::output::{one_line, plain_table};
 
 /// Width of the labels.
 const LABEL: usize = 17;
@@ -49,8 +49,7 @@ fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
     } else {
         format!(", run {} of {}", r.number, r.file.runs.len())
     };
-    let version = r.run.tool.version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
-    writeln!(text, "{}{of}: {}{version}", r.file.name, r.file.format.title())?;
+    writeln!(text, "{}{of}: {}", one_line(&r.file.name), r.origin())?;
     let declared = &r.run.declared;
     let mut facts = Vec::new();
     facts.extend(declared.model.clone());
@@ -61,7 +60,7 @@ fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
     }));
     facts.extend(declared.max_concurrency.map(|n| format!("at most {n} in flight")));
     if !facts.is_empty() {
-        writeln!(text, "{}", facts.join(", "))?;
+        writeln!(text, "{}", one_line(&facts.join(", ")))?;
     }
     if let Some(report) = &r.report {
         let mut counts = vec![format::things(report.sent(), "request")];
@@ -74,7 +73,8 @@ fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
         );
         let window = match &report.window {
             Some(w) => format!("window {} ({})", format::duration(w.length), w.basis),
-            None => "no window: the file has neither a duration nor instants".to_owned(),
+            None => "no window: no duration, and no span from an arrival to a later last token"
+                .to_owned(),
         };
         writeln!(text, "{}; {window}", counts.join(", "))?;
     }
@@ -215,11 +215,8 @@ fn left_out(notes: &mut Vec<String>, d: &Distribution) {
         notes.push(format!("{}: {answers} left out", title(d)));
     }
     if 0 < d.unknown_left_out {
-        notes.push(format!(
-            "{}: {} completed requests do not have it",
-            title(d),
-            d.unknown_left_out
-        ));
+        let requests = format::things(d.unknown_left_out, "completed request");
+        notes.push(format!("{}: {requests} without it", title(d)));
     }
     if d.name == "inter_chunk_gap" {
         notes.push(
@@ -280,16 +277,18 @@ fn rate(x: Option<impl Quantity>, unit: &str) -> String {
 pub fn throughput(text: &mut String, report: &Report) -> Result<()> {
     let t: &Throughput = &report.throughput;
     writeln!(text, "\nThroughput")?;
-    line(text, "requests", &format!("{:16}{} completed", rate(t.requests, "req/s"), t.completed))?;
+    line(text, "requests", &format!("{:15} {} completed", rate(t.requests, "req/s"), t.completed))?;
     let tokens = |n: Option<u64>| {
-        n.map_or("token counts unknown".to_owned(), |n| format!("{n} tokens of completed requests"))
+        n.map_or("token counts unknown".to_owned(), |n| {
+            format!("{} of completed requests", format::things(n, "token"))
+        })
     };
-    line(text, "output", &format!("{:16}{}", rate(t.output, "tok/s"), tokens(t.output_tokens)))?;
+    line(text, "output", &format!("{:15} {}", rate(t.output, "tok/s"), tokens(t.output_tokens)))?;
     if t.input_tokens.is_some() {
         line(
             text,
             "total",
-            &format!("{:16}input and output tokens together", rate(t.total, "tok/s")),
+            &format!("{:15} input and output tokens together", rate(t.total, "tok/s")),
         )?;
     }
     for (label, lengths) in [("output length", &t.output_length), ("input length", &t.input_length)]
@@ -322,31 +321,31 @@ fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
         line(
             text,
             "goodput",
-            &format!("-  {} completed requests lack a latency that a limit needs", g.unknown),
+            &format!(
+                "-  {} without a latency that a limit needs",
+                format::things(g.unknown, "completed request")
+            ),
         )?;
     } else {
         let one = if g.good_one_token == 0 {
             String::new()
         } else {
-            format!(
-                ", {} of them {} (TPOT 0)",
-                g.good_one_token,
-                if g.good_one_token == 1 { "a one-token answer" } else { "one-token answers" }
-            )
+            let answer = if g.good_one_token == 1 { "answer" } else { "answers" };
+            format!(", {} of them one-token {answer} (TPOT 0)", g.good_one_token)
         };
-        line(text, "goodput", &format!("{:16}{} good{one}", rate(g.rate, "req/s"), g.good))?;
+        line(text, "goodput", &format!("{:15} {} good{one}", rate(g.rate, "req/s"), g.good))?;
         if g.tokens.is_some() {
             line(
                 text,
                 "",
-                &format!("{:16}output tokens of good requests", rate(g.tokens, "tok/s")),
+                &format!("{:15} output tokens of good requests", rate(g.tokens, "tok/s")),
             )?;
         }
         let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
         line(
             text,
             "goodput ratio",
-            &format!("{:16}{} of {} completed", share(g.ratio), g.good, g.completed),
+            &format!("{:15} {} of {} completed", share(g.ratio), g.good, g.completed),
         )?;
         let interval = match &g.attainment_interval {
             Some(i) => {
@@ -359,7 +358,7 @@ fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
         line(
             text,
             "attainment",
-            &format!("{:16}{} of {} finished{interval}", share(g.attainment), g.good, g.finished),
+            &format!("{:15} {} of {} finished{interval}", share(g.attainment), g.good, g.finished),
         )?;
     }
     for (i, m) in g.marginals.iter().enumerate() {
@@ -370,7 +369,7 @@ fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
         line(
             text,
             label,
-            &format!("{:16}{} of {} finished meet {}{binding}", share, m.met, g.finished, m.limit),
+            &format!("{:15} {} of {} finished meet {}{binding}", share, m.met, g.finished, m.limit),
         )?;
     }
     for t in &g.targets {
@@ -418,7 +417,7 @@ fn resources(text: &mut String, report: &Report) -> Result<()> {
                 format::things(report.in_flight_n, "completed request")
             ),
         )?,
-        None => line(text, "in flight", "-  arrivals or end instants are unknown")?,
+        None => line(text, "in flight", "-  no completed request with an arrival and a later end")?,
     }
     line(
         text,
@@ -463,8 +462,12 @@ fn stated(text: &mut String, r: &Reported<'_>) -> Result<()> {
         )?;
     }
     writeln!(text, "\nThe tool's own figures, not recomputed")?;
-    let rows: Vec<Vec<String>> =
-        r.run.stated.iter().map(|(name, x)| vec![format!("  {name}"), format::value(x)]).collect();
+    let rows: Vec<Vec<String>> = r
+        .run
+        .stated
+        .iter()
+        .map(|(name, x)| vec![format!("  {}", one_line(name)), format::value(x)])
+        .collect();
     text.push_str(&plain_table(&["", ""], &rows));
     Ok(())
 }
@@ -475,7 +478,7 @@ fn remarks(text: &mut String, run: &Run, has_report: bool) -> Result<()> {
     }
     writeln!(text, "\nHow the file was read")?;
     for note in &run.notes {
-        writeln!(text, "  {}: {}", note.id, note.text)?;
+        writeln!(text, "  {}: {}", note.id, one_line(&note.text))?;
     }
     for m in &run.missing {
         writeln!(text, "  not in the file: {}; {}", m.what, m.with)?;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::csv_table::{CsvTable, header_cells};
-use crate::error::{IoError, Place, Result, Spot, listed};
+use crate::error::{IoError, Place, Result, Spot, columns_shown};
 use crate::input::{Head, Input};
 use crate::json;
 use crate::trace::collect::{Collector, RowValues, Value};
@@ -80,7 +80,7 @@ pub(super) fn read_table(
     let place = |column: &str| {
         table.index_of(column)?.ok_or_else(|| IoError::MissingColumn {
             at: Box::new(Place::file(&name).key(column)),
-            known: listed(table.columns()),
+            known: columns_shown(table.columns()),
         })
     };
     let (arrival, input) = (place(&columns.arrival)?, place(&columns.input)?);
@@ -115,7 +115,7 @@ fn read_lines(input: Input, map: &TraceMap) -> Result<TraceContent> {
             let columns = by_names.as_ref().unwrap_or(map).columns(&name, &keys)?;
             if let Some(key) = columns.all().find(|c| !keys.contains(c)) {
                 let at = Box::new(Place::line(&name, line).key(key));
-                return Err(IoError::MissingColumn { at, known: listed(&keys) });
+                return Err(IoError::MissingColumn { at, known: columns_shown(&keys) });
             }
             found = Some(columns);
         }

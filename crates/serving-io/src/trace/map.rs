@@ -7,7 +7,7 @@
 //! | `input_tokens`, `output_tokens` | token counts |
 //! | `id` | the request's name; without it, its line |
 
-use crate::error::{IoError, Place, Result, listed, shown};
+use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 
 /// A field of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +222,7 @@ pub(super) fn unmapped<S: AsRef<str>>(file: &str, field: &'static str, columns: 
     IoError::Unmapped {
         at: Box::new(Place::file(file)),
         field,
-        columns: listed(columns),
+        columns: columns_shown(columns),
         example,
         valid: valid_trace_fields(),
     }
