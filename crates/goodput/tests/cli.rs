@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -535,4 +536,46 @@ fn extreme_but_valid_values_agree_in_every_format() {
     assert!(of("md").contains("| tpot_p99_s | 2.00000e-15 | - | - | 1 |"), "{}", of("md"));
     let text = of("text");
     assert!(text.contains("0.000002 ns") && text.contains("333333000000000 tok/s "), "{text}");
+}
+
+/// A real hour of traffic; the trace belongs to third parties and is not in the repository.
+#[test]
+fn a_replay_of_the_azure_trace_equals_the_report_on_its_timelines() {
+    let data = std::env::var_os("GOODPUT_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
+    let trace = data.join("traces/azure2023/AzureLLMInferenceTrace_conv.csv");
+    if !trace.is_file() {
+        // Written past the test runner's capture, so that a plain run shows it.
+        let _ = writeln!(std::io::stderr(), "skipped: no {} (set GOODPUT_DATA)", trace.display());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let slo = ["--slo", "ttft<2s,tpot<100ms"];
+    let sim = [
+        "sim",
+        "--trace",
+        trace.to_str().unwrap(),
+        "--max-num-seqs",
+        "64",
+        "--chunk",
+        "512",
+        "--step-time",
+        "base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token",
+        "--requests-out",
+        "r.jsonl",
+    ];
+    let simulated = run_in(dir.path(), &[&sim[..], &slo[..]].concat());
+    let reported = run_in(dir.path(), &[&["report", "r.jsonl"][..], &slo[..]].concat());
+    let layers = |text: &str| {
+        let start = text.find("\nLatency").unwrap();
+        let end = text.find("\nResources").unwrap();
+        text[start..end].to_owned()
+    };
+    assert_eq!(layers(&simulated), layers(&reported));
+    assert!(simulated.contains("19366 injected = 19366 completed + 0 running + 0 queued"));
+    assert!(simulated.contains("Little's law     holds exactly"), "{simulated}");
+    let reference = run_in(dir.path(), &[&sim[..], &slo[..], &["--reference"]].concat());
+    assert_eq!(simulated, reference);
 }
