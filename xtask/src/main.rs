@@ -9,14 +9,16 @@ mod ci;
 mod docs;
 mod faults;
 mod new;
+mod reference;
 mod repo;
 mod snapshots;
 mod source;
 mod tidy;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
 /// The chores of this repository.
@@ -65,8 +67,22 @@ enum Chore {
     },
     /// Plant one fault at a time in a copy of the tree and see that a test fails; takes a while
     Faults(faults::FaultsArguments),
+    /// Compare models with tables of reference values
+    Reference {
+        #[command(subcommand)]
+        what: Reference,
+    },
     /// All that continuous integration runs, up to the first failure
     Ci,
+}
+
+#[derive(Subcommand)]
+enum Reference {
+    /// The queueing models with every CSV table of a known name in a folder
+    Queueing {
+        /// The folder
+        dir: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]
@@ -121,6 +137,15 @@ fn run(chore: Chore) -> Result<()> {
             Ok(())
         }
         Chore::Faults(arguments) => faults::run(&root, &arguments),
+        Chore::Reference { what: Reference::Queueing { dir } } => {
+            let found = reference::queueing(&dir)?;
+            print!("{}", found.text);
+            if !found.out.is_empty() {
+                bail!("out of bounds: {}", found.out.join(", "));
+            }
+            println!("all tables within bounds");
+            Ok(())
+        }
         Chore::Ci => ci::run(&root),
     }
 }
