@@ -78,6 +78,8 @@ const FAMILIES: &[&[&Metric]] = &[
     crate::mm1::METRICS,
     crate::mmc::METRICS,
     crate::mg1::METRICS,
+    crate::approx::METRICS,
+    crate::closed::METRICS,
     crate::plan::METRICS,
 ];
 

@@ -23,23 +23,47 @@
 //! # Ok::<(), queueing::QueueError>(())
 //! ```
 
+pub mod approx;
+pub mod batch;
 #[cfg(feature = "catalog")]
 pub mod catalog;
+pub mod closed;
 pub mod demand;
 pub mod erlang;
 pub mod error;
+mod exact;
+pub mod gim1;
 pub mod little;
+pub mod lps;
+pub mod md1;
+pub mod mdc;
 pub mod mg1;
+pub mod mg1_priority;
+pub mod mg1_ps;
 pub mod mm1;
 pub mod mmc;
 pub mod model;
+pub mod mph1;
 mod numeric;
 pub mod plan;
+mod search;
+pub mod service;
 mod waits;
+mod walk;
 
+pub use batch::{BatchArrivals, BatchCapped, BatchLinear, BulkMmK};
+pub use closed::Closed;
 pub use erlang::{erlang_b, erlang_c, ln_erlang_b, ln_erlang_c, offered_load, utilization};
 pub use error::{QueueError, Result};
+pub use gim1::GiM1;
+pub use lps::LpsStateDependent;
+pub use md1::Md1;
+pub use mdc::Mdc;
 pub use mg1::{Mg1, ServiceMoments};
+pub use mg1_priority::Mg1Priority;
+pub use mg1_ps::Mg1Ps;
 pub use mm1::Mm1;
 pub use mmc::Mmc;
 pub use model::{Queue, WaitDistribution};
+pub use mph1::MPh1;
+pub use service::{ServiceLaw, TokenLaw};

@@ -6,7 +6,9 @@ use metrics_core::metric::{Formula, Layer, Metric, Source, text};
 #[cfg(feature = "catalog")]
 use crate::catalog::{CV, LAMBDA, MEAN, PURE, TIME, shown};
 use crate::error::{LARGEST, QueueError, Result, finite, positive, zero_or_more};
+use crate::exact::Twice;
 use crate::model::Queue;
+use crate::service::ServiceLaw;
 
 /// Largest third moment of the service time that a model takes.
 const LARGEST_THIRD: f64 = 1e200;
@@ -89,6 +91,22 @@ impl Mg1 {
     /// from 0 and `mean` from 1e-50 to 1e50, `scv` is from 0 to 1e50 or infinite, and the third
     /// moment, if given, is at least E\[S²\]² / E\[S\] (as it is for every distribution).
     pub fn new(lambda: f64, service: ServiceMoments) -> Result<Self> {
+        Self::with_mean(lambda, service, Twice::of(service.mean))
+    }
+
+    /// The queue with arrival rate `lambda` and a named law of its service time.
+    ///
+    /// Where the law's mean has more digits than `f64` holds, 1 − ρ comes from all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mg1::new`], and if a parameter is out of the range that the law gives.
+    pub fn of_law(lambda: f64, law: &ServiceLaw) -> Result<Self> {
+        let (moments, mean) = law.precise()?;
+        Self::with_mean(lambda, moments, mean)
+    }
+
+    fn with_mean(lambda: f64, service: ServiceMoments, precise: Twice) -> Result<Self> {
         let lambda = zero_or_more("lambda", lambda)?;
         let mean = positive("mean", service.mean)?;
         let scv = service.scv + 0.0;
@@ -105,7 +123,7 @@ impl Mg1 {
             None => None,
         };
         // 1 − λ E[S] rounded once, so that it has all its digits near ρ = 1.
-        let (rho, idle) = (lambda * mean, (-lambda).mul_add(mean, 1.0));
+        let (rho, idle) = (lambda * mean, (-lambda).mul_add(mean, 1.0) - lambda * precise.low);
         if idle <= 0.0 {
             return Err(QueueError::Unstable { rho });
         }
