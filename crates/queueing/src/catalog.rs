@@ -77,10 +77,13 @@ const FAMILIES: &[&[&Metric]] = &[
     crate::erlang::METRICS,
     crate::mm1::METRICS,
     crate::mmc::METRICS,
+    crate::mmck::METRICS,
+    crate::finite_source::METRICS,
     crate::mg1::METRICS,
     crate::approx::METRICS,
     crate::closed::METRICS,
     crate::plan::METRICS,
+    crate::stability::METRICS,
 ];
 
 /// Every law of this crate, in docs order.

@@ -70,7 +70,7 @@ pub const SMALLEST: f64 = 1e-50;
 /// Largest rate or time that a model takes; see [`SMALLEST`].
 pub const LARGEST: f64 = 1e50;
 
-/// Most servers that this crate takes; at this many, Erlang B and C cost up to 3 ms.
+/// Most servers that this crate takes: a whole number and exact as `f64`, with room to multiply.
 pub const MAX_SERVERS: u64 = 1_000_000_000;
 
 /// `value` if it is a number of either sign, infinities excluded.

@@ -25,14 +25,18 @@
 
 pub mod approx;
 pub mod batch;
+pub mod birth_death;
 #[cfg(feature = "catalog")]
 pub mod catalog;
 pub mod closed;
 pub mod demand;
 pub mod erlang;
+pub mod erlang_a;
 pub mod error;
 mod exact;
+pub mod finite_source;
 pub mod gim1;
+mod inverse;
 pub mod little;
 pub mod lps;
 pub mod md1;
@@ -42,19 +46,29 @@ pub mod mg1_priority;
 pub mod mg1_ps;
 pub mod mm1;
 pub mod mmc;
+pub mod mmck;
+pub mod mminf;
 pub mod model;
 pub mod mph1;
 mod numeric;
+mod places;
 pub mod plan;
 mod search;
 pub mod service;
+pub mod stability;
 mod waits;
 mod walk;
 
 pub use batch::{BatchArrivals, BatchCapped, BatchLinear, BulkMmK};
+pub use birth_death::BirthDeath;
 pub use closed::Closed;
-pub use erlang::{erlang_b, erlang_c, ln_erlang_b, ln_erlang_c, offered_load, utilization};
+pub use erlang::{
+    erlang_b, erlang_b_real, erlang_c, erlang_c_real, ln_erlang_b, ln_erlang_b_real, ln_erlang_c,
+    offered_load, utilization,
+};
+pub use erlang_a::ErlangA;
 pub use error::{QueueError, Result};
+pub use finite_source::MmcN;
 pub use gim1::GiM1;
 pub use lps::LpsStateDependent;
 pub use md1::Md1;
@@ -64,6 +78,8 @@ pub use mg1_priority::Mg1Priority;
 pub use mg1_ps::Mg1Ps;
 pub use mm1::Mm1;
 pub use mmc::Mmc;
+pub use mmck::MmcK;
+pub use mminf::MmInf;
 pub use model::{Queue, WaitDistribution};
 pub use mph1::MPh1;
 pub use service::{ServiceLaw, TokenLaw};

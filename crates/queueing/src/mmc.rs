@@ -9,8 +9,9 @@ use metrics_core::metric::{Formula, Layer, Metric, Source, text, whole};
 
 #[cfg(feature = "catalog")]
 use crate::catalog::{C, LAMBDA, LAMBDA_ABOVE_0, MU, P, PURE, T, TIME, shown};
-use crate::erlang::{Inverse, Load, stable};
+use crate::erlang::{Load, stable};
 use crate::error::Result;
+use crate::inverse::Inverse;
 use crate::model::{Queue, WaitDistribution};
 use crate::numeric::{geometric, poisson};
 use crate::waits::Waits;
@@ -39,8 +40,7 @@ pub struct Mmc {
 impl Mmc {
     /// The queue with arrival rate `lambda`, service rate `mu` of each server, and `c` servers.
     ///
-    /// Rates are per the same unit of time. The cost grows with √c, once; what is asked of the
-    /// queue afterwards costs the same for any `c`.
+    /// Rates are per the same unit of time. The cost is the same for any `c`.
     ///
     /// # Errors
     ///

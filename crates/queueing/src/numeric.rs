@@ -2,6 +2,8 @@
 
 use std::f64::consts::TAU;
 
+use crate::error::{QueueError, Result};
+
 /// `ρ^n` for any `n`, from ρ and `idle` = 1 − ρ.
 ///
 /// Near ρ = 1 the logarithm comes from `idle`, which has all its digits there.
@@ -84,6 +86,204 @@ pub(crate) fn erfc(x: f64) -> f64 {
         below = x + 0.5 * f64::from(k) / below;
     }
     scale / below
+}
+
+/// Σ over whole i from `low` to below `high` of the Poisson probability of i at mean `x`, times
+/// `weight(i)`.
+///
+/// The weights must be log-concave, so that the terms have one peak: the sum starts there and goes
+/// out on both sides while a term counts.
+pub(crate) fn poisson_mean(x: f64, low: f64, high: f64, weight: impl Fn(f64) -> f64) -> f64 {
+    // Beyond this the Poisson probability itself is 0.
+    let high = high.min((x + 40.0 * x.sqrt() + 400.0).floor());
+    if high <= low {
+        return 0.0;
+    }
+    let rises = |i: f64| {
+        let (here, next) = (weight(i), weight(i + 1.0));
+        here < next && here == 0.0 || here * (i + 1.0) < x * next
+    };
+    let (mut left, mut right) = (low, high - 1.0);
+    while left < right {
+        let middle = (0.5 * (left + right)).floor();
+        if rises(middle) {
+            left = middle + 1.0;
+        } else {
+            right = middle;
+        }
+    }
+    let peak = poisson(left, x);
+    let mut sum = peak * weight(left);
+    let (mut p, mut i) = (peak, left);
+    while i + 1.0 < high {
+        i += 1.0;
+        p *= x / i;
+        let term = p * weight(i);
+        sum += term;
+        if term <= 1e-18 * sum {
+            break;
+        }
+    }
+    let (mut p, mut i) = (peak, left);
+    while low < i && 0.0 < x {
+        p *= i / x;
+        i -= 1.0;
+        let term = p * weight(i);
+        sum += term;
+        if term <= 1e-18 * sum {
+            break;
+        }
+    }
+    sum
+}
+
+/// Probability of `n` jobs, fewer than the `c` servers, at a load `a` = ρ c: that of c jobs is
+/// `at_c`, and that of c or more is `full`.
+pub(crate) fn below_full(n: f64, c: f64, a: f64, rho: f64, idle: f64, at_c: f64, full: f64) -> f64 {
+    if full <= 1e-18 {
+        // Where hardly anybody waits, no digit of the Poisson law is touched.
+        return poisson(n, a);
+    }
+    if 0.0 <= idle {
+        return poisson(n, a) * (at_c / poisson(c, a));
+    }
+    // c! a^n / (n! a^c), in factors of which none overflows.
+    at_c * ((n - c) * ln_of(rho, idle)).exp() * (poisson(n, c) / poisson(c, c))
+}
+
+/// Iterations after which [`quantile`] gives up; it needs about ten.
+const ITERATIONS: u32 = 400;
+
+/// The least `t` at which a distribution with an atom `at_zero` at 0 reaches `p`, from its cdf and
+/// its survival function; `scale` is a time of the order of its mean.
+///
+/// Regula falsi (Illinois) on the logarithm of the smaller tail, which is nearly straight.
+pub(crate) fn quantile(
+    name: &'static str,
+    p: f64,
+    at_zero: f64,
+    scale: f64,
+    cdf: impl Fn(f64) -> f64,
+    sf: impl Fn(f64) -> f64,
+) -> Result<f64> {
+    if p <= at_zero {
+        return Ok(0.0);
+    }
+    let rest = 1.0 - p;
+    if rest == 0.0 {
+        return Ok(f64::INFINITY);
+    }
+    // Positive beyond the quantile.
+    let error = |t: f64| if p < 0.5 { (cdf(t) / p).ln() } else { -(sf(t) / rest).ln() };
+    let (mut low, mut high) = (0.0, scale);
+    let mut at_high = error(high);
+    let mut doublings = 0;
+    while at_high < 0.0 {
+        (low, high) = (high, 2.0 * high);
+        at_high = error(high);
+        doublings += 1;
+        if 2000 < doublings || !high.is_finite() {
+            return Err(QueueError::NotConverged { name, iterations: 2000, residual: -at_high });
+        }
+    }
+    let mut at_low = if low == 0.0 { error(0.0) } else { error(low) };
+    if 0.0 <= at_low {
+        return Ok(low);
+    }
+    let mut residual = 1.0;
+    for step in 0..ITERATIONS {
+        let width = high - low;
+        residual = width / high;
+        if residual <= 2.0 * f64::EPSILON {
+            return Ok(high);
+        }
+        // Every third step halves, so that a curve with a corner cannot stall the secant.
+        let secant = high - width * (at_high / (at_high - at_low));
+        let straight = at_low.is_finite() && at_high.is_finite() && step % 3 != 2;
+        let t = if straight && low < secant && secant < high {
+            secant
+        } else if low == 0.0 {
+            // Ever larger steps towards 0: the quantile of a tiny p may be of any size.
+            high * 2.0_f64.powi(-1 - step.min(900).cast_signed())
+        } else if low < 1e-3 * high {
+            low.sqrt() * high.sqrt()
+        } else {
+            0.5 * low + 0.5 * high
+        };
+        if t <= low || high <= t {
+            return Ok(high);
+        }
+        let at = error(t);
+        if at == 0.0 {
+            return Ok(t);
+        }
+        if at < 0.0 {
+            (low, at_low) = (t, at);
+            // Next to the root the secant only moves one end: look on the other side of it.
+            let beyond = t + (t - low).abs().max(4.0 * f64::EPSILON * t);
+            if beyond < high {
+                let at = error(beyond);
+                if 0.0 <= at {
+                    (high, at_high) = (beyond, at);
+                }
+            }
+        } else {
+            (high, at_high) = (t, at);
+            let before = t * (1.0 - 4.0 * f64::EPSILON);
+            if low < before {
+                let at = error(before);
+                if at <= 0.0 {
+                    (low, at_low) = (before, at);
+                }
+            }
+        }
+    }
+    Err(QueueError::NotConverged { name, iterations: ITERATIONS, residual })
+}
+
+/// Σ ρ^j for j from 0 to below `n`, from ρ and `idle` = 1 − ρ, which may be negative.
+pub(crate) fn geometric_sum(rho: f64, idle: f64, n: f64) -> f64 {
+    if n == 0.0 {
+        return 0.0;
+    }
+    if idle == 0.0 {
+        return n;
+    }
+    if idle == 1.0 {
+        return 1.0;
+    }
+    -(n * ln_of(rho, idle)).exp_m1() / idle
+}
+
+/// Mean of j on 0 to below `n` with weights ρ^j, for ρ from 0 to 1.
+pub(crate) fn geometric_mean_place(rho: f64, idle: f64, n: f64) -> f64 {
+    if n <= 1.0 || rho == 0.0 {
+        return 0.0;
+    }
+    let theta = -ln_of(rho, idle);
+    let whole = n * theta;
+    if whole < 1.0 {
+        // 1 / (e^θ − 1) − n / (e^(nθ) − 1), both by their series in Bernoulli numbers, since they
+        // are nearly alike.
+        let b = [
+            -1.0 / 12.0,
+            1.0 / 720.0,
+            -1.0 / 30240.0,
+            1.0 / 1_209_600.0,
+            -1.0 / 47_900_160.0,
+            691.0 / 1_307_674_368_000.0,
+            -1.0 / 74_724_249_600.0,
+            3617.0 / 10_670_622_842_880_000.0,
+        ];
+        let series = |x: f64| b.iter().rev().fold(0.0, |sum, b| sum * x * x + b) * x;
+        return 0.5 * (n - 1.0) + n * series(whole) - series(theta);
+    }
+    1.0 / theta.exp_m1() - n / whole.exp_m1()
+}
+
+/// ln ρ from whichever of ρ and 1 − ρ has its digits.
+pub(crate) fn ln_of(rho: f64, idle: f64) -> f64 {
+    if idle.abs() < 0.5 { (-idle).ln_1p() } else { rho.ln() }
 }
 
 #[cfg(test)]

@@ -1,12 +1,20 @@
 //! Inverse problems: the rate that a target needs, and how a percentile splits over parts.
 
+use std::f64::consts::{FRAC_1_SQRT_2, TAU};
+
 #[cfg(feature = "catalog")]
 use metrics_core::format::plain;
 use metrics_core::metric::{Formula, Input, Layer, Metric, Source, text, whole};
 
 #[cfg(feature = "catalog")]
 use crate::catalog::{LAMBDA, LAMBDA_ABOVE_0, MU, PURE, RATE, TIME, shown};
-use crate::error::{QueueError, Result, positive, probability, target, zero_or_more};
+use crate::erlang::{erlang_b, erlang_c, stable};
+use crate::error::{
+    QueueError, Result, not_negative, positive, probability, servers, target, zero_or_more,
+};
+use crate::inverse::{Inverse, erfcx};
+use crate::mmc::Mmc;
+use crate::model::WaitDistribution;
 
 /// Most parts of a budget.
 const MAX_PARTS: u64 = 1_000_000_000;
@@ -560,6 +568,430 @@ pub fn quantile_of_sum(parts: &[f64]) -> Result<f64> {
         failures += 1.0 - probability("parts", p)?;
     }
     Ok((1.0 - failures).max(0.0))
+}
+
+/// What a queue of `c` alike servers is to keep.
+///
+/// A value that equals its limit keeps it, and so does one that is above by less than four units in
+/// the last place, since the value itself is rounded: C(2, 1/2) is 1/10, and two servers keep
+/// `PWait(0.1)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Target {
+    /// At most this share of the jobs waits (M/M/c).
+    PWait(f64),
+    /// The mean wait is at most this (M/M/c).
+    MeanWait(f64),
+    /// A share `p` of the waits, 0.99 for P99, takes at most `t` (M/M/c).
+    WaitQuantile {
+        /// The share, above 0 and below 1.
+        p: f64,
+        /// The limit.
+        t: f64,
+    },
+    /// A share `p` of the response times takes at most `t` (M/M/c).
+    ResponseQuantile {
+        /// The share, above 0 and below 1.
+        p: f64,
+        /// The limit.
+        t: f64,
+    },
+    /// At most this share of the jobs is turned away, with no room to wait (M/M/c/c).
+    Blocking(f64),
+}
+
+impl Target {
+    /// The target if its numbers have a meaning.
+    fn checked(&self) -> Result<Self> {
+        match *self {
+            Self::PWait(p) => target("p", p).map(Self::PWait),
+            Self::MeanWait(t) => positive("t", t).map(Self::MeanWait),
+            Self::WaitQuantile { p, t } => {
+                Ok(Self::WaitQuantile { p: target("p", p)?, t: zero_or_more("t", t)? })
+            }
+            Self::ResponseQuantile { p, t } => {
+                Ok(Self::ResponseQuantile { p: target("p", p)?, t: positive("t", t)? })
+            }
+            Self::Blocking(p) => target("p", p).map(Self::Blocking),
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        !matches!(self, Self::Blocking(_))
+    }
+
+    /// ln(value / limit) at `c` servers: at most 0 where the target is kept.
+    fn excess(&self, lambda: f64, mu: f64, c: u64) -> f64 {
+        let a = lambda / mu;
+        let load =
+            |limit: f64, value: Result<f64>| value.map_or(f64::INFINITY, |v| (v / limit).ln());
+        let excess = match *self {
+            Self::PWait(p) => load(p, erlang_c(c, a)),
+            Self::Blocking(p) => load(p, erlang_b(c, a)),
+            Self::MeanWait(t) => {
+                load(t * (c as f64).mul_add(mu, -lambda), wait_probability(lambda, mu, c))
+            }
+            Self::WaitQuantile { p, t } => {
+                // ln of C e^(−(c μ − λ) t) / (1 − p).
+                let spare = (c as f64).mul_add(mu, -lambda);
+                load(1.0 - p, wait_probability(lambda, mu, c)) - spare * t
+            }
+            Self::ResponseQuantile { p, t } => {
+                load(1.0 - p, Mmc::new(lambda, mu, c).and_then(|q| q.w_sf(t)))
+            }
+        };
+        if excess <= 4.0 * f64::EPSILON { excess.min(0.0) } else { excess }
+    }
+}
+
+/// Erlang C, with c μ − λ rounded once.
+fn wait_probability(lambda: f64, mu: f64, c: u64) -> Result<f64> {
+    let load = stable(lambda, mu, c)?;
+    if load.lambda == 0.0 {
+        return Ok(0.0);
+    }
+    Ok(Inverse::new(load.c, load.lambda / load.mu).wait(load.rho, load.idle).0)
+}
+
+/// Least number of servers that keeps a target.
+///
+/// `lambda` is the arrival rate and `mu` the service rate of one server, per the same unit of time.
+/// The search runs on the exact formulas, not on an approximation, and ends at a number that keeps
+/// the target while one less does not. See [`Target`] for ties.
+///
+/// # Errors
+///
+/// [`QueueError::NoSolution`] if no number up to 10^9 does; other [`QueueError`] unless `lambda` is
+/// from 0 and `mu` from 1e-50 to 1e50 and the target's numbers are in their ranges.
+///
+/// # Examples
+///
+/// ```
+/// use queueing::plan::{Target, min_servers};
+///
+/// // 10 erlangs of 3 min, 80 % within 20 s: the call centre's classic.
+/// let target = Target::WaitQuantile { p: 0.8, t: 20.0 };
+/// assert_eq!(min_servers(100.0 / 1800.0, 1.0 / 180.0, &target)?, 14);
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+///
+/// Source: inverse of Gross, Shortle, Thompson and Harris, *Fundamentals of Queueing Theory*,
+/// 4th ed. 2008, ch. 2.
+pub fn min_servers(lambda: f64, mu: f64, target: &Target) -> Result<u64> {
+    let (lambda, mu) = (zero_or_more("lambda", lambda)?, positive("mu", mu)?);
+    let target = target.checked()?;
+    if let Target::ResponseQuantile { p, t } = target {
+        service_within(mu, p, t)?;
+    }
+    let a = lambda / mu;
+    let most = crate::error::MAX_SERVERS;
+    let none = || QueueError::NoSolution {
+        reason: format!(
+            "c must be at most {most} servers, which do not keep the target at {a} erlangs"
+        ),
+    };
+    if most as f64 <= a && target.may_wait() {
+        return Err(none());
+    }
+    // Fewer than this cannot keep up, or turn away too many even if always busy.
+    let mut low = match target {
+        Target::Blocking(p) => whole_below((a * (1.0 - p)).min(most as f64)).saturating_sub(1),
+        _ => whole_below(a),
+    };
+    let excess = |c: u64| target.excess(lambda, mu, c);
+    let mut at_low = if low == 0 { f64::INFINITY } else { excess(low) };
+    let mut step = 1 + whole_below(a.min(1e18).sqrt());
+    let mut high = low + 1;
+    let mut at_high = excess(high);
+    while 0.0 < at_high {
+        if high == most {
+            return Err(none());
+        }
+        (low, at_low) = (high, at_high);
+        high = (high + step).min(most);
+        at_high = excess(high);
+        step *= 2;
+    }
+    let mut halve = false;
+    while 1 < high - low {
+        // ln(value) bends down: the chord's root is short of the truth, and one more probe beyond
+        // it mostly closes the bracket.
+        let width = (high - low) as f64;
+        let chord = width * at_low / (at_low - at_high);
+        let middle = if halve || !chord.is_finite() {
+            low + (high - low) / 2
+        } else {
+            (low + whole_below(chord) + 1).clamp(low + 1, high - 1)
+        };
+        let at = excess(middle);
+        let before = high - low;
+        if 0.0 < at {
+            (low, at_low) = (middle, at);
+        } else {
+            (high, at_high) = (middle, at);
+        }
+        halve = before < 2 * (high - low);
+    }
+    Ok(high)
+}
+
+/// The whole part of a number from 0 to 10^18.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "callers pass numbers from 0 to 10^18"
+)]
+fn whole_below(x: f64) -> u64 {
+    x as u64
+}
+
+/// Refuses a response percentile that the service alone already misses.
+fn service_within(mu: f64, p: f64, t: f64) -> Result<()> {
+    let best = -(-mu * t).exp_m1();
+    if best < p {
+        let reason = format!(
+            "p must be at most {best}, the share that a server without a queue reaches within t = {t}, got {p}"
+        );
+        return Err(QueueError::NoSolution { reason });
+    }
+    Ok(())
+}
+
+/// Largest arrival rate at which `c` servers keep a target.
+///
+/// `mu` is the service rate of one server; the result is per the same unit of time. It keeps the
+/// target, and it is within a few units in the last place of the largest that does.
+///
+/// # Errors
+///
+/// [`QueueError::NoSolution`] if even a single job would miss the target; other [`QueueError`] unless
+/// `mu` is from 1e-50 to 1e50, `c` from 1 to 10^9 and the target's numbers in their ranges.
+///
+/// # Examples
+///
+/// ```
+/// use queueing::plan::{Target, max_rate};
+///
+/// // How much traffic 15 lines carry with 1 % lost.
+/// let erlangs = max_rate(1.0, 15, &Target::Blocking(0.01))?;
+/// assert!((erlangs - 8.108).abs() < 1e-3);
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+///
+/// Source: inverse of Gross, Shortle, Thompson and Harris, *Fundamentals of Queueing Theory*,
+/// 4th ed. 2008, ch. 2.
+pub fn max_rate(mu: f64, c: u64, target: &Target) -> Result<f64> {
+    let (mu, servers) = (positive("mu", mu)?, servers("c", c)?);
+    let target = target.checked()?;
+    if let Target::ResponseQuantile { p, t } = target {
+        service_within(mu, p, t)?;
+    }
+    let excess = |lambda: f64| target.excess(lambda, mu, c);
+    let (mut low, mut high) = (0.0, servers * mu);
+    if !target.may_wait() {
+        while excess(high) <= 0.0 {
+            (low, high) = (high, 2.0 * high);
+            if crate::error::LARGEST < high {
+                return Ok(low);
+            }
+        }
+    }
+    let (mut at_low, mut at_high) = (f64::NEG_INFINITY, f64::INFINITY);
+    for step in 0..2 * ITERATIONS {
+        let width = high - low;
+        if width <= 2.0 * f64::EPSILON * high {
+            break;
+        }
+        let chord = low + width * (at_low / (at_low - at_high));
+        let middle = if step % 3 != 2 && low < chord && chord < high {
+            chord
+        } else if low == 0.0 && 1e-300 < high {
+            high * 2.0_f64.powi(-(8 << (step / 8).min(4)))
+        } else if low < 1e-3 * high {
+            low.sqrt() * high.sqrt()
+        } else {
+            0.5 * low + 0.5 * high
+        };
+        if middle <= low || high <= middle {
+            break;
+        }
+        let at = excess(middle);
+        if at <= 0.0 {
+            (low, at_low) = (middle, at);
+        } else {
+            (high, at_high) = (middle, at);
+        }
+    }
+    Ok(low)
+}
+
+/// Servers that a target needs when all share one queue, and when they are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pooling {
+    /// With one queue for all.
+    pub pooled: u64,
+    /// With a queue for each part, all parts together.
+    pub split: u64,
+}
+
+/// Servers that a target needs in one pool, against `parts` parts of equal traffic with a queue each.
+///
+/// `lambda` is the arrival rate of all, `mu` the service rate of one server. A job is sent to a part
+/// at random, without regard to the queues: a router that looks at them does better than `split`, and
+/// never better than `pooled`.
+///
+/// # Errors
+///
+/// As [`min_servers`]; [`QueueError`] unless `parts` is from 1 to 10^9.
+///
+/// # Examples
+///
+/// ```
+/// use queueing::plan::{Target, pooled_against_split};
+///
+/// let servers = pooled_against_split(40.0, 1.0, 4, &Target::PWait(0.1))?;
+/// assert_eq!((servers.pooled, servers.split), (50, 64));
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+pub fn pooled_against_split(lambda: f64, mu: f64, parts: u64, target: &Target) -> Result<Pooling> {
+    let n = servers("parts", parts)?;
+    let pooled = min_servers(lambda, mu, target)?;
+    let each = min_servers(lambda / n, mu, target)?;
+    Ok(Pooling { pooled, split: each * parts })
+}
+
+/// Replicas of `c` slots each that a target needs: with one queue for all slots, and with a queue for
+/// each replica.
+///
+/// `lambda` is the arrival rate of all, `mu` the service rate of one slot. Split replicas get equal
+/// shares of the jobs at random.
+///
+/// # Errors
+///
+/// As [`min_servers`] and [`max_rate`]; [`QueueError::NoSolution`] if more than 10^9 replicas would
+/// be needed.
+///
+/// # Examples
+///
+/// ```
+/// use queueing::plan::{Target, min_replicas};
+///
+/// let replicas = min_replicas(40.0, 1.0, 8, &Target::PWait(0.1))?;
+/// assert_eq!((replicas.pooled, replicas.split), (7, 9));
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+pub fn min_replicas(lambda: f64, mu: f64, c: u64, target: &Target) -> Result<Pooling> {
+    let slots = servers("c", c)?;
+    let lambda = zero_or_more("lambda", lambda)?;
+    let pooled = min_servers(lambda, mu, target)?.div_ceil(c);
+    let each = max_rate(mu, c, target)?;
+    let needed = (lambda / each).ceil();
+    // Infinite where a replica can take nothing at all.
+    if 0.0 < lambda && (crate::error::MAX_SERVERS as f64) < needed {
+        let reason = format!(
+            "a replica of {slots} slots must take more than {each}, got an arrival rate of {lambda}"
+        );
+        return Err(QueueError::NoSolution { reason });
+    }
+    // The largest rate is rounded down: one replica less may still do.
+    let mut split = if 0.0 < lambda { whole_below(needed).max(1) } else { 1 };
+    let keeps = |n: u64| target.excess(lambda / n as f64, mu, c) <= 0.0;
+    while 1 < split && keeps(split - 1) {
+        split -= 1;
+    }
+    while !keeps(split) && split < crate::error::MAX_SERVERS {
+        split += 1;
+    }
+    Ok(Pooling { pooled, split })
+}
+
+/// Halfin and Whitt's limit of Erlang C for many servers at c = a + β √a.
+///
+/// `beta` is the number of spare servers in units of √a. It is the probability of waiting in the limit;
+/// at 100 erlangs it is within 0.01 of Erlang C.
+///
+/// # Errors
+///
+/// [`QueueError`] if `beta` is negative or not finite.
+///
+/// # Examples
+///
+/// ```
+/// assert!((queueing::plan::halfin_whitt(1.0)? - 0.223361).abs() < 1e-6);
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+///
+/// Source: Halfin and Whitt, *Heavy-Traffic Limits for Queues with Many Exponential Servers*,
+/// Operations Research 29, 1981.
+pub fn halfin_whitt(beta: f64) -> Result<f64> {
+    let beta = not_negative("beta", beta)?;
+    Ok(1.0 / (1.0 + beta * normal_ratio(beta)))
+}
+
+/// Φ(β) / φ(β), the normal distribution over its density, for β from 0 on.
+fn normal_ratio(beta: f64) -> f64 {
+    TAU.sqrt() * ((0.5 * beta * beta).exp() - 0.5 * erfcx(beta * FRAC_1_SQRT_2))
+}
+
+/// The β of [`halfin_whitt`] at which the probability of waiting is `p`.
+///
+/// # Errors
+///
+/// [`QueueError`] unless `p` is above 0 and below 1.
+///
+/// # Examples
+///
+/// ```
+/// assert!((queueing::plan::halfin_whitt_beta(0.5)? - 0.506054).abs() < 1e-6);
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+pub fn halfin_whitt_beta(p: f64) -> Result<f64> {
+    let p = target("p", p)?;
+    let goal = (1.0 - p).ln() - p.ln();
+    // ln(β Φ / φ) rises and is steeper than the goal needs near 0: Newton's method in ln β.
+    let mut beta = if p < 0.1 { (-2.0 * p.ln()).sqrt() } else { (1.0 - p).min(0.9) };
+    for _ in 0..ITERATIONS {
+        let ratio = normal_ratio(beta);
+        let miss = (beta * ratio).ln() - goal;
+        // d ln(β r) / d ln β = 1 + β r' / r, where r' = 1 + β r.
+        let step = miss / (1.0 + beta * (1.0 + beta * ratio) / ratio);
+        let next = beta * (-step).exp();
+        if (next - beta).abs() <= 1e-10 * beta {
+            return Ok(next);
+        }
+        beta = next;
+    }
+    Err(QueueError::NotConverged { name: "beta", iterations: ITERATIONS, residual: 1.0 })
+}
+
+/// Servers by the square-root rule: ⌈a + β √a⌉, with the β of Halfin and Whitt.
+///
+/// `a` is the offered load in erlangs and `p` the probability of waiting to keep. An approximation:
+/// against [`min_servers`] it is one server short where loads are small, and rarely off by more.
+///
+/// # Errors
+///
+/// [`QueueError`] unless `a` is from 0 to 10^9 and `p` above 0 and below 1.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(queueing::plan::square_root_staffing(100.0, 0.05)?, 118); // 119 are needed
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+///
+/// Source: Halfin and Whitt 1981.
+pub fn square_root_staffing(a: f64, p: f64) -> Result<u64> {
+    let a = not_negative("a", a)?;
+    if (crate::error::MAX_SERVERS as f64) < a {
+        return Err(QueueError::OutOfRange {
+            name: "a",
+            value: a,
+            expected: "from 0 to 1000000000",
+        });
+    }
+    let beta = halfin_whitt_beta(p)?;
+    Ok(whole_below((a + beta * a.sqrt()).ceil()).max(1))
 }
 
 /// The entries of this family, in docs order.
