@@ -1,11 +1,18 @@
 //! Identities that hold whatever the numbers, and inputs that no model was made for.
 
 use proptest::prelude::*;
+use queueing::finite_source::{
+    engset_call_congestion, engset_carried_load, engset_time_congestion,
+};
 use queueing::mg1::{mg1_l, mg1_lq, mg1_w, mg1_wq};
 use queueing::mm1::{
     mm1_l, mm1_lq, mm1_pn, mm1_w, mm1_w_quantile, mm1_w_sf, mm1_wq, mm1_wq_quantile, mm1_wq_sf,
 };
 use queueing::mmc::{mmc_l, mmc_lq, mmc_w, mmc_wq, mmc_wq_quantile, mmc_wq_sf};
+use queueing::plan::{
+    Target, halfin_whitt, max_rate, min_replicas, min_servers, pooled_against_split,
+    square_root_staffing,
+};
 use queueing::plan::{
     mm1_max_rate_for_mean_response, mm1_max_rate_for_mean_wait, mm1_max_rate_for_response_quantile,
     mm1_max_rate_for_wait_quantile, mm1_service_rate_for_mean_response,
@@ -13,8 +20,9 @@ use queueing::plan::{
     mm1_service_rate_for_wait_quantile, quantile_of_sum, quantile_per_part,
 };
 use queueing::{
-    Mg1, Mm1, Mmc, Queue, QueueError, ServiceMoments, WaitDistribution, erlang_b, erlang_c, little,
-    ln_erlang_b, ln_erlang_c, offered_load, utilization,
+    BirthDeath, ErlangA, Mg1, Mm1, MmInf, Mmc, MmcK, MmcN, Queue, QueueError, ServiceMoments,
+    WaitDistribution, erlang_b, erlang_b_real, erlang_c, erlang_c_real, little, ln_erlang_b,
+    ln_erlang_b_real, ln_erlang_c, offered_load, utilization,
 };
 
 /// A few units in the last place, for identities of some operations.
@@ -441,6 +449,291 @@ proptest! {
         .flatten()
         {
             prop_assert!(Mm1::new(lambda, x).is_ok(), "{lambda:e} {x:e}");
+        }
+    }
+}
+
+/// An M/M/c/K system at any load.
+fn limited() -> impl Strategy<Value = (f64, f64, u64, u64)> {
+    let rho = prop_oneof![
+        0.01..3.0_f64,
+        (1.0..14.0_f64).prop_map(|x| 1.0 - 10_f64.powf(-x)),
+        (1.0..14.0_f64).prop_map(|x| 1.0 + 10_f64.powf(-x)),
+        Just(1.0),
+    ];
+    (rho, 1e-3..1e3_f64, prop_oneof![1..8_u64, 1..200_u64], prop_oneof![0..10_u64, 0..500_u64])
+        .prop_map(|(rho, mu, c, room)| (rho * mu * c as f64, mu, c, c + room))
+}
+
+/// As [`distributes`] for distributions with an atom at 0 and their quantile by search.
+fn searched(queue: &impl WaitDistribution, t: f64, p: f64) -> Result<(), TestCaseError> {
+    close(queue.wq_cdf(t)? + queue.wq_sf(t)?, 1.0, 1e-12)?;
+    close(queue.w_cdf(t)? + queue.w_sf(t)?, 1.0, 1e-12)?;
+    prop_assert!(queue.wq_sf(t)? <= queue.w_sf(t)? * (1.0 + 1e-12));
+    let wait = queue.wq_quantile(p)?;
+    if 0.0 < wait {
+        close(queue.wq_sf(wait)?, 1.0 - p, 1e-10)?;
+    } else {
+        prop_assert!(p <= queue.wq_cdf(0.0)? + 1e-14);
+    }
+    let response = queue.w_quantile(p)?;
+    close(queue.w_sf(response)?, 1.0 - p, 1e-10)?;
+    close(queue.w_cdf(response)?, p, 1e-10)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn mmck_obeys_little_with_the_jobs_let_in((lambda, mu, c, k) in limited()) {
+        let queue = MmcK::new(lambda, mu, c, k)?;
+        obeys_little_loosely(&queue, 1.0 / mu)?;
+        close(queue.throughput(), lambda * (1.0 - queue.p_block()), 1e-11)?;
+    }
+
+    /// The closed forms against the chain, state by state.
+    #[test]
+    fn mmck_is_its_birth_death_chain((lambda, mu, c, k) in limited()) {
+        let queue = MmcK::new(lambda, mu, c, k)?;
+        let births = vec![lambda; usize::try_from(k)?];
+        let deaths: Vec<f64> = (1..=k).map(|n| n.min(c) as f64 * mu).collect();
+        let chain = BirthDeath::new(&births, &deaths)?;
+        close(queue.p_block(), chain.pn(k), 1e-11)?;
+        close(queue.l(), chain.mean(), 1e-11)?;
+        close(queue.p0(), chain.pn(0), 1e-11)?;
+        for n in [0, c / 2, c, k / 2, k] {
+            close(queue.pn(n)?, chain.pn(n), 1e-11)?;
+        }
+        prop_assert_eq!(queue.pn(k + 1)?, 0.0);
+    }
+
+    #[test]
+    fn waits_of_mmck_are_distributed((lambda, mu, c, k) in limited(), t in 0.0..5.0_f64, p in 1e-6..0.999_999_f64) {
+        let queue = MmcK::new(lambda, mu, c, k)?;
+        searched(&queue, t * queue.w(), p)?;
+    }
+
+    /// The mean wait is the area under its survival function.
+    #[test]
+    fn the_area_under_the_tail_is_the_mean((lambda, mu, c, k) in limited()) {
+        let queue = MmcK::new(lambda, mu, c, k)?;
+        prop_assume!(1e-6 < queue.p_wait());
+        let steps = 4000;
+        let step = |end: f64| end / f64::from(steps);
+        let (g, h) = (step(queue.wq_quantile(1.0 - 1e-10)?), step(queue.w_quantile(1.0 - 1e-10)?));
+        let (mut wait, mut response) = (0.0, 0.0);
+        for i in 0..=steps {
+            // Simpson's rule.
+            let weight = if i == 0 || i == steps { 1.0 } else { 2.0 + 2.0 * f64::from(i % 2) };
+            wait += weight * queue.wq_sf(g * f64::from(i))?;
+            response += weight * queue.w_sf(h * f64::from(i))?;
+        }
+        close(wait * g / 3.0, queue.wq(), 1e-4)?;
+        close(response * h / 3.0, queue.w(), 1e-4)?;
+    }
+
+    /// With more and more room M/M/c/K becomes M/M/c.
+    #[test]
+    fn endless_room_is_mmc(rho in 0.01..0.95_f64, c in 1..100_u64, t in 0.0..3.0_f64) {
+        let (limited, endless) =
+            (MmcK::new(rho * c as f64, 1.0, c, c + 2000)?, Mmc::new(rho * c as f64, 1.0, c)?);
+        close(limited.l(), endless.l(), 1e-11)?;
+        close(limited.wq(), endless.wq(), 1e-11)?;
+        close(limited.p0(), endless.p0(), 1e-11)?;
+        close(limited.p_wait(), endless.p_wait(), 1e-11)?;
+        let t = t * endless.w();
+        close(limited.wq_sf(t)?, endless.wq_sf(t)?, 1e-11)?;
+        close(limited.w_sf(t)?, endless.w_sf(t)?, 1e-11)?;
+        let (a, b) = (limited.w_quantile(0.99)?, endless.w_quantile(0.99)?);
+        close(a, b, 1e-11)?;
+    }
+
+    /// Without room M/M/c/K is Erlang's loss system.
+    #[test]
+    fn no_room_is_erlang_b(a in 1e-3..500.0_f64, c in 1..300_u64) {
+        close(MmcK::new(a, 1.0, c, c)?.p_block(), erlang_b(c, a)?, 1e-13)?;
+    }
+
+    /// An endless patience makes M/M/c+M an M/M/c.
+    #[test]
+    fn endless_patience_is_mmc(rho in 0.01..0.9_f64, c in 1..100_u64, t in 0.0..3.0_f64) {
+        let (a, b) =
+            (ErlangA::new(rho * c as f64, 1.0, c, 1e-14)?, Mmc::new(rho * c as f64, 1.0, c)?);
+        close(a.p_wait(), b.p_wait(), 1e-9)?;
+        close(a.wq(), b.wq(), 1e-9)?;
+        close(a.w(), b.w(), 1e-9)?;
+        close(a.wq_sf(t)?, b.wq_sf(t)?, 1e-9)?;
+    }
+
+    /// M/M/c+M against its chain, and as M/M/∞ where patience is service.
+    #[test]
+    fn erlang_a_is_its_birth_death_chain(
+        a in 0.1..120.0_f64, c in 1..60_u64, ln_theta in -2.0..3.0_f64,
+    ) {
+        let theta = ln_theta.exp();
+        let queue = ErlangA::new(a, 1.0, c, theta)?;
+        let n = 3000;
+        let deaths: Vec<f64> =
+            (1..=n).map(|n: u64| n.min(c) as f64 + n.saturating_sub(c) as f64 * theta).collect();
+        let chain = BirthDeath::new(&vec![a; deaths.len()], &deaths)?;
+        close(queue.l(), chain.mean(), 1e-11)?;
+        close(queue.p0(), chain.pn(0), 1e-11)?;
+        close(queue.p_wait(), chain.states()[usize::try_from(c)?..].iter().sum(), 1e-11)?;
+        for n in [c / 2, c, c + 3, c + 90] {
+            close(queue.pn(n)?, chain.pn(n), 1e-11)?;
+        }
+        close(queue.throughput() + theta * queue.lq(), a, 1e-12)?;
+        close(ErlangA::new(a, 1.0, c, 1.0)?.l(), a, 1e-12)?;
+        let t = queue.wq_quantile(0.95)?;
+        if 0.0 < t {
+            close(queue.wq_sf(t)?, 1.0 - 0.95, 1e-12)?;
+        }
+        close(queue.offered_wait_sf(0.0)?, queue.p_wait(), 1e-13)?;
+    }
+
+    #[test]
+    fn mmcn_obeys_little_and_distributes(
+        alpha in 1e-3..10.0_f64, c in 1..20_u64, n in 1..80_u64, t in 0.0..4.0_f64, p in 1e-6..0.999_999_f64,
+    ) {
+        let queue = MmcN::new(alpha, 1.0, c, n)?;
+        obeys_little_loosely(&queue, 1.0)?;
+        // Idle sources send what is served.
+        close(alpha * (n as f64 - queue.l()), queue.throughput(), 1e-9)?;
+        searched(&queue, t * queue.w(), p)?;
+    }
+
+    /// Many sources at a low rate each are Poisson arrivals.
+    #[test]
+    fn many_sources_are_erlang_b(a in 0.1..20.0_f64, c in 1..30_u64) {
+        let n = 9_000_000;
+        let alpha = a / n as f64;
+        for congestion in [engset_time_congestion(n, c, alpha)?, engset_call_congestion(n, c, alpha)?] {
+            close(congestion, erlang_b(c, a)?, 1e-4)?;
+        }
+        prop_assert!(engset_call_congestion(50, c, a / 50.0)? < engset_time_congestion(50, c, a / 50.0)?);
+    }
+
+    /// The least number keeps the target, and one less does not; the largest rate lies at the edge.
+    #[test]
+    fn plans_are_exact(a in 0.01..3000.0_f64, p in 0.001..0.9_f64, t in 0.01..2.0_f64, kind in 0..5_usize) {
+        let target = [
+            Target::PWait(p),
+            Target::MeanWait(t),
+            Target::WaitQuantile { p, t },
+            Target::ResponseQuantile { p, t: t + 7.0 },
+            Target::Blocking(p),
+        ][kind];
+        let keeps = |c: u64| -> Result<bool, QueueError> {
+            if target == Target::Blocking(p) {
+                return Ok(erlang_b(c, a)? <= p * (1.0 + 1e-15));
+            }
+            let Ok(queue) = Mmc::new(a, 1.0, c) else { return Ok(false) };
+            Ok(match target {
+                Target::PWait(p) => queue.p_wait() <= p * (1.0 + 1e-15),
+                Target::MeanWait(t) => queue.wq() <= t * (1.0 + 1e-15),
+                Target::WaitQuantile { p, t } => queue.wq_sf(t)? <= (1.0 - p) * (1.0 + 1e-15),
+                Target::ResponseQuantile { p, t } => queue.w_sf(t)? <= (1.0 - p) * (1.0 + 1e-15),
+                _ => false,
+            })
+        };
+        let c = min_servers(a, 1.0, &target)?;
+        prop_assert!(keeps(c)?, "{c} servers miss {target:?} at {a}");
+        prop_assert!(c == 1 || !keeps(c - 1)?, "{c} servers are one too many for {target:?} at {a}");
+        let most = max_rate(1.0, c, &target)?;
+        prop_assert!(a <= most * (1.0 + 1e-13), "{most} is less than {a}");
+        prop_assert!(min_servers(most, 1.0, &target)? <= c);
+        prop_assert!(c < min_servers(most * (1.0 + 1e-9), 1.0, &target)?);
+        let parts = pooled_against_split(a, 1.0, 3, &target)?;
+        prop_assert!(parts.pooled == c && c <= parts.split);
+        let replicas = min_replicas(a, 1.0, 40, &target)?;
+        prop_assert!(replicas.pooled <= replicas.split);
+    }
+
+    /// Whole and real numbers of servers agree, and the real ones lie between.
+    #[test]
+    fn real_servers_lie_between_whole_ones(c in 1..300_u64, share in 0.0..1.0_f64, rho in 0.01..4.0_f64) {
+        let a = rho * c as f64;
+        close(erlang_b_real(c as f64, a)?, erlang_b(c, a)?, 1e-13)?;
+        let between = erlang_b_real(c as f64 + share, a)?;
+        prop_assert!(erlang_b(c + 1, a)? <= between * (1.0 + 1e-13));
+        prop_assert!(between <= erlang_b(c, a)? * (1.0 + 1e-13));
+        close(ln_erlang_b_real(c as f64 + share, a)?, between.ln(), 1e-12)?;
+        // The recursion holds for real numbers as well.
+        let next = erlang_b_real(c as f64 + share + 1.0, a)?;
+        close(next, a * between / (c as f64 + share + 1.0 + a * between), 2e-13)?;
+    }
+}
+
+/// Little's law where the means come from different sums.
+fn obeys_little_loosely(queue: &impl Queue, service: f64) -> Result<(), TestCaseError> {
+    let lambda = queue.throughput();
+    close(queue.l(), lambda * queue.w(), 1e-11)?;
+    close(queue.lq(), lambda * queue.wq(), 1e-11)?;
+    close(queue.l(), queue.lq() + lambda * service, 1e-11)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// The finite models: a value in its range or a typed error, never NaN, never a panic.
+    #[test]
+    fn no_input_of_finite_models_gives_nan_or_a_panic(
+        (x, y, z) in (anything(), anything(), anything()),
+        (c, k) in (any_count(), any_count()),
+        few in 1..300_u64,
+    ) {
+        sound("erlang_b_real", &erlang_b_real(x, y), 0.0, 1.0)?;
+        sound("erlang_c_real", &erlang_c_real(x, y), 0.0, 1.0)?;
+        sound("ln_erlang_b_real", &ln_erlang_b_real(x, y), -ANY, 0.0)?;
+        if let Ok(queue) = MmcK::new(x, y, c, k) {
+            sound_means(&queue, k)?;
+            sound_waits(&queue, z, z)?;
+            prop_assert!(0.0 <= queue.p_block() && queue.p_block() <= 1.0);
+            prop_assert!(0.0 <= queue.wq_given_wait());
+        }
+        if let Ok(queue) = MmcK::new(x, y, few, few + k % 1000) {
+            sound_means(&queue, few)?;
+            sound_waits(&queue, z, z)?;
+        }
+        if let Ok(queue) = ErlangA::new(x, y, c, z) {
+            sound_means(&queue, k)?;
+            sound("wq_sf", &queue.wq_sf(y), 0.0, 1.0)?;
+            sound("wq_cdf", &queue.wq_cdf(y), 0.0, 1.0)?;
+            sound("wq_quantile", &queue.wq_quantile(0.9), 0.0, ANY)?;
+            prop_assert!(0.0 <= queue.p_abandon() && queue.p_abandon() <= 1.0);
+        }
+        if let Ok(queue) = MmcN::new(x, y, c, few) {
+            sound_means(&queue, k)?;
+            sound_waits(&queue, z, z)?;
+        }
+        if let Ok(system) = MmInf::new(x, y) {
+            sound_means(&system, k)?;
+            sound_waits(&system, z, z)?;
+            sound("n_cdf", &system.n_cdf(k), 0.0, 1.0)?;
+            sound("n_sf", &system.n_sf(k), 0.0, 1.0)?;
+            let _ = system.n_quantile(z);
+        }
+        if let Ok(chain) = BirthDeath::new(&[x, y, z], &[y, z, x]) {
+            prop_assert!(0.0 <= chain.mean() && chain.mean() <= 3.0);
+            prop_assert!(0.0 <= chain.variance());
+        }
+        sound("time", &engset_time_congestion(few, c, x), 0.0, 1.0)?;
+        sound("call", &engset_call_congestion(few, c, x), 0.0, 1.0)?;
+        sound("carried", &engset_carried_load(few, c, x), 0.0, 1e9)?;
+        sound("halfin_whitt", &halfin_whitt(x), 0.0, 1.0)?;
+        for target in [
+            Target::PWait(z),
+            Target::MeanWait(z),
+            Target::WaitQuantile { p: z, t: x },
+            Target::ResponseQuantile { p: z, t: x },
+            Target::Blocking(z),
+        ] {
+            if let Ok(n) = min_servers(x, y, &target) {
+                prop_assert!(1 <= n);
+            }
+            sound("max_rate", &max_rate(y, c, &target), 0.0, ANY)?;
+            let _ = pooled_against_split(x, y, few, &target);
+            let _ = square_root_staffing(x, z);
         }
     }
 }

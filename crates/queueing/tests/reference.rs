@@ -123,8 +123,7 @@ impl Worst {
     }
 }
 
-/// Erlang B and C: 2e-13 for every normal value, and 1e-14 where B > 1e-12 and c is at most 10^6;
-/// beyond, the recursion's hundred thousands of roundings add up to a little more.
+/// Erlang B and C: 2e-13 for every normal value, and 1e-14 where B > 1e-12.
 #[test]
 fn erlang_holds_its_digits_from_one_to_a_thousand_million_servers() {
     let mut all = [
@@ -141,7 +140,7 @@ fn erlang_holds_its_digits_from_one_to_a_thousand_million_servers() {
             let got = erlang_b(c, a).unwrap();
             all[0].see(&row, got, b, 0.0);
             all[2].see(&row, ln_erlang_b(c, a).unwrap(), row.number("ln_erlang_b"), 0.0);
-            if 1e-12 < b && c <= 1_000_000 {
+            if 1e-12 < b {
                 likely[0].see(&row, got, b, 0.0);
             }
             let Some(wait) = row.get("erlang_c") else {
@@ -153,7 +152,7 @@ fn erlang_holds_its_digits_from_one_to_a_thousand_million_servers() {
             let got = erlang_c(c, a).unwrap();
             all[1].see(&row, got, wait, 0.0);
             all[3].see(&row, ln_erlang_c(c, a).unwrap(), row.number("ln_erlang_c"), 0.0);
-            if 1e-12 < b && c <= 1_000_000 {
+            if 1e-12 < b {
                 likely[1].see(&row, got, wait, 0.0);
             }
         }
