@@ -226,6 +226,9 @@ const LN: [(f64, f64); 5] = [
     (0.6931471805599453, 2.3190468138462996e-17),
 ];
 
+/// 2 √π = √(2πx) · √(2/x).
+const TWO_ROOTS_OF_PI: f64 = 3.544907701811032;
+
 /// The most servers for which the recursion is used: the expansion needs more than these.
 const FEW: f64 = 40.0;
 /// Loads ρ between which the uniform expansion is used; |η| stays below 1.14.
@@ -320,7 +323,7 @@ impl Inverse {
         let z = power.0.sqrt();
         let tail = 0.5 * erfcx(z);
         let half = if rho < 1.0 { exp(power) - tail } else { tail };
-        let eta = (2.0 / x).sqrt() * if rho < 1.0 { -z } else { z };
+        let eta = TWO_ROOTS_OF_PI / root * if rho < 1.0 { -z } else { z };
         Self::Excess(stirling * (root * half + correction(eta, 1.0 / x)))
     }
 
@@ -484,7 +487,7 @@ pub(crate) fn rising_tail(x: f64, y: f64) -> (f64, f64) {
     let z = power.0.sqrt();
     let tail = 0.5 * erfcx(z);
     let half = if rho < 1.0 { tail } else { exp(power) - tail };
-    let eta = (2.0 / x).sqrt() * if rho < 1.0 { -z } else { z };
+    let eta = TWO_ROOTS_OF_PI / root * if rho < 1.0 { -z } else { z };
     (stirling * (root * half - correction(eta, 1.0 / x)), 0.0)
 }
 
@@ -513,9 +516,14 @@ fn exponent(x: f64, a: f64, rho: f64) -> (f64, f64) {
         let lost = if a < x { a - (s - x) } else { x - (s - a) };
         let square = d * d;
         let quotient = square / s;
-        let rest = d.mul_add(d, -square) - quotient.mul_add(s, -square) - quotient * lost;
         let w = v * v;
-        return sum(quotient, rest / s + 2.0 * x * v * w * atanh_rest(w));
+        let series = 2.0 * x * v * w * atanh_rest(w);
+        if quotient < 4.0 {
+            // So small a power may be off by a rounding of its own.
+            return (quotient + series, 0.0);
+        }
+        let rest = d.mul_add(d, -square) - quotient.mul_add(s, -square) - quotient * lost;
+        return sum(quotient, rest / s + series);
     }
     if 1.0 < rho {
         // Only its root is asked for here.

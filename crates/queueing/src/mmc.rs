@@ -93,6 +93,25 @@ impl Mmc {
     pub fn wq_given_wait(&self) -> f64 {
         1.0 / self.load.spare
     }
+
+    /// Variance of the wait: C (2 − C) / (c μ − λ)², where C is the probability of waiting.
+    #[must_use]
+    pub fn var_wq(&self) -> f64 {
+        self.waits.wait * (1.0 + self.waits.no_wait) / self.load.spare / self.load.spare
+    }
+
+    /// Variance of the response time: that of the wait and of the service.
+    #[must_use]
+    pub fn var_w(&self) -> f64 {
+        self.var_wq() + 1.0 / self.load.mu / self.load.mu
+    }
+
+    /// Variance of the number that wait: ρ C (1 + ρ − ρ C) / (1 − ρ)².
+    #[must_use]
+    pub fn var_nq(&self) -> f64 {
+        let Load { rho, idle, .. } = self.load;
+        rho * self.waits.wait * (1.0 + rho * self.waits.no_wait) / idle / idle
+    }
 }
 
 impl Queue for Mmc {

@@ -199,8 +199,14 @@ impl<P: Places> Line<P> {
         0.0 < self.wait && 0.0 < self.places.len()
     }
 
+    /// Whether `t` is so long that every tail is below what `f64` holds: fewer than half of the
+    /// epochs expected come with probability e^(−0.15 c μ t), and more leave e^(−μ t / 4).
+    fn is_over(&self, t: f64) -> bool {
+        4.0 * self.places.len() + 1e4 < self.all * t && 3000.0 < self.mu * t
+    }
+
     fn late(&self, t: f64) -> f64 {
-        if !self.waits() {
+        if !self.waits() || self.is_over(t) {
             return 0.0;
         }
         let places = &self.places;
@@ -219,7 +225,7 @@ impl<P: Places> Line<P> {
 
     fn response_late(&self, t: f64) -> f64 {
         let mut sf = self.no_wait * (-self.mu * t).exp();
-        if self.waits() {
+        if self.waits() && !self.is_over(t) {
             let places = &self.places;
             let serving = poisson_mean(self.all * t, 1.0, f64::INFINITY, |i| places.in_service(i));
             sf += self.late(t) + self.wait * serving;

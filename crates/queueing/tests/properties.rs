@@ -124,6 +124,9 @@ proptest! {
         close(many.wq(), one.wq(), ULPS)?;
         close(many.p0(), one.p0(), ULPS)?;
         close(many.p_wait(), one.p_wait(), ULPS)?;
+        close(many.var_wq(), one.var_wq(), ULPS)?;
+        close(many.var_w(), one.var_w(), ULPS)?;
+        close(many.var_nq(), one.var_nq(), ULPS)?;
         // n powers of ρ carry n roundings of it.
         close(many.pn(n)?, one.pn(n)?, ULPS * (1.0 + n as f64))?;
         let t = t * one.w();
