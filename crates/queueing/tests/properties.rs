@@ -676,7 +676,7 @@ fn obeys_little_loosely(queue: &impl Queue, service: f64) -> Result<(), TestCase
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// The finite models: a value in its range or a typed error, never NaN, never a panic.
     #[test]
