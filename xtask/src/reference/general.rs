@@ -65,15 +65,12 @@ impl Quantities {
         absolute: f64,
     ) -> Result<()> {
         if let Some(want) = row.get(column)? {
-            let worst = match self.all.iter_mut().position(|w| w.what == column) {
-                Some(i) => &mut self.all[i],
-                None => {
-                    self.all.push(Worst::new(column, BOUND));
-                    let last = self.all.len() - 1;
-                    &mut self.all[last]
-                }
-            };
-            worst.see_within(row, got, want, absolute);
+            let known = self.all.iter().position(|w| w.what == column);
+            let i = known.unwrap_or_else(|| {
+                self.all.push(Worst::new(column, BOUND));
+                self.all.len() - 1
+            });
+            self.all[i].see_within(row, got, want, absolute);
         }
         Ok(())
     }
@@ -83,7 +80,7 @@ impl Quantities {
         &mut self,
         row: &Row,
         queue: &Result<Q, QueueError>,
-        columns: &[(&str, fn(&Q) -> f64)],
+        columns: &[Column<'_, Q>],
     ) -> Result<()> {
         for (column, of) in columns {
             self.see(row, column, queue.as_ref().map(of).map_err(Clone::clone))?;
@@ -91,6 +88,9 @@ impl Quantities {
         Ok(())
     }
 }
+
+/// A column's name, and the model's method that has to give its value.
+type Column<'a, Q> = (&'a str, fn(&Q) -> f64);
 
 /// Compares every row by the given function.
 fn each(table: &Table, check: impl Fn(&Row, &mut Quantities) -> Result<()>) -> Result<Vec<Worst>> {
@@ -103,7 +103,8 @@ fn each(table: &Table, check: impl Fn(&Row, &mut Quantities) -> Result<()>) -> R
 
 /// A count that may be written with a decimal point.
 fn count(row: &Row, column: &str) -> Result<u64> {
-    Ok(row.number(column)? as u64)
+    let x = row.number(column)?;
+    metrics_core::metric::whole("a count of the table", x).map_err(|e| anyhow::anyhow!("{e}"))
 }
 
 fn law(row: &Row) -> Result<ServiceLaw> {
@@ -274,7 +275,7 @@ fn mg1_priority(table: &Table) -> Result<Vec<Worst>> {
             .zip(list("mean_services_exp")?)
             .map(|(lambda, mean)| PriorityClass { lambda, service: ServiceMoments::exp(mean) })
             .collect();
-        let k = row.count("class")? as usize - 1;
+        let k = usize::try_from(row.count("class")?)? - 1;
         let queue = Mg1Priority::new(&classes);
         let of = |discipline| queue.clone().and_then(|x| x.class(discipline, k));
         let head = of(Discipline::NonPreemptive);
