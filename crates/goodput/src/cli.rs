@@ -69,6 +69,9 @@ impl Cli {
         if let Command::Report(arguments) = &self.command {
             arguments.check_files(self.output.output.as_deref())?;
         }
+        if let Command::Sim(arguments) = &self.command {
+            arguments.check_files(self.output.output.as_deref())?;
+        }
         let text = match self.command {
             Command::Report(arguments) => report::run(&arguments, format)?,
             Command::Sim(arguments) => sim::run(&arguments, format)?,

@@ -1,6 +1,6 @@
 //! Where results go, and in which form.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -53,6 +53,22 @@ pub fn one_line(text: &str) -> String {
         if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
+}
+
+/// Whether two names lead to one file, through links of either kind.
+pub fn same_file(a: &Path, b: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        if let (Ok(a), Ok(b)) = (std::fs::metadata(a), std::fs::metadata(b)) {
+            return (a.dev(), a.ino()) == (b.dev(), b.ino());
+        }
+    }
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        // Neither is there yet, or only one is.
+        _ => a == b,
+    }
 }
 
 /// A table without borders: the first column to the left, the others to the right.

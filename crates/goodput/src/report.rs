@@ -16,7 +16,7 @@ use metrics_core::summary::PercentileMethod;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
 
-use crate::output::{Format, one_line};
+use crate::output::{Format, one_line, same_file};
 
 pub const EXAMPLES: &str = "\
 An objective is a limit for each request (ttft<200ms), an attainment target
@@ -119,11 +119,10 @@ impl Arguments {
             bail!("`-` is given twice, but standard input can be read once");
         }
         let Some(output) = output else { return Ok(()) };
-        let Ok(whole) = output.canonicalize() else { return Ok(()) };
-        match self.files.iter().find(|f| f.canonicalize().is_ok_and(|f| f == whole)) {
-            Some(_) => bail!("-o {}: is an input file, name another one", output.display()),
-            None => Ok(()),
+        if self.files().iter().any(|f| same_file(f, output)) {
+            bail!("-o {}: is an input file, name another one", output.display());
         }
+        Ok(())
     }
 }
 
@@ -188,7 +187,8 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
                     basis: format!("in the file as {}", d.from),
                 });
                 let timelines = &run.timelines;
-                let input = Input { timelines, window, slo: &slo, method, confidence };
+                let truncated = run.truncated;
+                let input = Input { timelines, window, truncated, slo: &slo, method, confidence };
                 Some(Report::new(&input).with_context(|| format!("{}, run {}", file.name, i + 1))?)
             } else {
                 None

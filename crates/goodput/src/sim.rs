@@ -16,9 +16,9 @@ use serving_io::preset::Preset;
 use serving_io::run::Note;
 use serving_io::scenario::{Scenario, StepTimeSource, WorkloadSource};
 use serving_io::timeline::Header;
-use serving_io::trace::{TraceMap, TraceOptions, read_trace_path};
+use serving_io::trace::{TraceMap, TraceOptions, read_trace, read_trace_path};
 
-use crate::output::Format;
+use crate::output::{Format, same_file};
 use crate::report::Objectives;
 
 pub const EXAMPLES: &str = "\
@@ -85,6 +85,30 @@ pub struct Arguments {
     /// Execute every step for every request instead of skipping; the figures are the same.
     #[arg(long)]
     reference: bool,
+}
+
+impl Arguments {
+    /// Refuses to write over what is read, or twice into one file.
+    pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        let inputs: Vec<&Path> =
+            [&self.trace, &self.scenario].into_iter().flatten().map(PathBuf::as_path).collect();
+        let outputs = [("-o", output), ("--requests-out", self.requests_out.as_deref())];
+        for (option, file) in outputs {
+            let Some(file) = file else { continue };
+            if file.as_os_str() == "-" {
+                bail!("{option} -: name a file; the result goes to standard output by itself");
+            }
+            if inputs.iter().any(|input| same_file(input, file)) {
+                bail!("{option} {}: is an input file, name another one", file.display());
+            }
+        }
+        if let (Some(a), Some(b)) = (output, self.requests_out.as_deref())
+            && same_file(a, b)
+        {
+            bail!("-o and --requests-out both name {}: the second would overwrite", b.display());
+        }
+        Ok(())
+    }
 }
 
 /// One setting of the server.
@@ -247,7 +271,12 @@ fn traced(path: &Path, map: &[String]) -> Result<Source> {
     let map = TraceMap::parse(crate::report::map_items(map).iter().map(String::as_str))
         .map_err(|e| anyhow!("--map: {e}"))?;
     let options = TraceOptions { map, ..TraceOptions::default() };
-    let file = read_trace_path(path, &options).map_err(|e| anyhow!("{e}"))?;
+    let file = if path.as_os_str() == "-" {
+        read_trace("standard input", std::io::stdin(), &options)
+    } else {
+        read_trace_path(path, &options)
+    };
+    let file = file.map_err(|e| anyhow!("{e}"))?;
     Ok(Source {
         title: format!("{}: {}", file.name, file.format.title()),
         workload: file.workload,
@@ -344,26 +373,28 @@ fn simulate(
         if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
-    if let Some(path) = &arguments.requests_out {
-        write_timelines(path, &result)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
     let report = if timelines.is_empty() {
         None
     } else {
         // The same picoseconds that a file of the run states, so that both reports agree.
-        let window = (!result.end().is_truncated())
-            .then(|| metrics_core::Seconds::new(statistics.duration().instant().seconds()))
-            .transpose()?
-            .map(|length| Window { length, basis: "first arrival to last token".to_owned() });
+        let length = metrics_core::Seconds::new(statistics.duration().instant().seconds())?;
+        let truncated = result.end().is_truncated();
+        let basis = "first arrival to last token".to_owned();
+        // A run whose steps cost nothing takes no time, and has no rates.
+        let window = (0.0 < length.get()).then_some(Window { length, basis });
         Some(Report::new(&Input {
             timelines: &timelines,
             window,
+            truncated,
             slo: &setting.slo,
             method: arguments.objectives.method(),
             confidence: arguments.objectives.confidence()?,
         })?)
     };
+    if let Some(path) = &arguments.requests_out {
+        write_timelines(path, &result)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     Ok(Simulated {
         load: OfferedLoad::of(workload, policy, &cost)?,
         requests: workload.len(),
@@ -377,8 +408,9 @@ fn simulate(
 /// Writes the timelines of a run, instants in whole picoseconds.
 fn write_timelines(path: &Path, result: &RunResult<'_>) -> Result<()> {
     let header = Header {
-        // A truncated run has no rates, so its file has no duration to take them over.
-        duration: (!result.end().is_truncated()).then(|| result.statistics().duration().instant()),
+        // A run whose steps cost nothing has no duration to take rates over.
+        duration: Some(result.statistics().duration().instant()).filter(|d| 0.0 < d.seconds()),
+        truncated: result.end().is_truncated(),
         tool: Some("goodput sim".to_owned()),
         tool_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         ..Header::default()

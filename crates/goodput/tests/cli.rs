@@ -579,3 +579,47 @@ fn a_replay_of_the_azure_trace_equals_the_report_on_its_timelines() {
     let reference = run_in(dir.path(), &[&sim[..], &slo[..], &["--reference"]].concat());
     assert_eq!(simulated, reference);
 }
+
+#[test]
+fn a_truncated_run_prints_no_rate_and_neither_does_the_report_on_its_file() {
+    let dir = folder_of_examples();
+    let sim = ["sim", "--max-num-seqs", "64", "--chunk", "256", "--until", "20s"];
+    let out = ["--slo", "ttft<1s", "--requests-out", "r.jsonl"];
+    let text = run_in(dir.path(), &[&sim[..], &out[..]].concat());
+    assert!(text.contains("TRUNCATED") && text.contains("requests         -"), "{text}");
+    assert!(!text.contains("goodput ratio"), "{text}");
+    let report = run_in(dir.path(), &["report", "r.jsonl", "--slo", "ttft<1s"]);
+    assert!(report.contains("truncated, so without rates"), "{report}");
+    assert!(report.contains("requests         -") && !report.contains("goodput ratio"), "{report}");
+}
+
+#[test]
+fn a_simulation_never_writes_over_what_it_reads() {
+    let dir = folder_of_examples();
+    std::fs::hard_link(dir.path().join("azure.csv"), dir.path().join("link.csv")).unwrap();
+    let mut said = String::new();
+    for arguments in [
+        &["sim", "--trace", "azure.csv", "--requests-out", "link.csv"][..],
+        &["sim", "--trace", "azure.csv", "-o", "azure.csv"],
+        &["sim", "--chunk", "256", "-o", "x", "--requests-out", "x"],
+        &["sim", "--chunk", "256", "--requests-out", "-"],
+    ] {
+        said.push_str(&refused(dir.path(), arguments));
+    }
+    insta::assert_snapshot!(said, @"
+    goodput: --requests-out link.csv: is an input file, name another one
+    goodput: -o azure.csv: is an input file, name another one
+    goodput: -o and --requests-out both name x: the second would overwrite
+    goodput: --requests-out -: name a file; the result goes to standard output by itself
+    ");
+}
+
+#[test]
+fn steps_that_cost_nothing_have_no_rates() {
+    let dir = folder_of_examples();
+    std::fs::write(dir.path().join("dup.csv"), "t,in,out\n1,3,2\n1,3,2\n").unwrap();
+    let map = "arrival_s=t,input_tokens=in,output_tokens=out";
+    let text =
+        run_in(dir.path(), &["sim", "--trace", "dup.csv", "--map", map, "--step-time", "base=0ms"]);
+    assert!(text.contains("requests         -") && text.contains("no arrival rate"), "{text}");
+}

@@ -33,6 +33,9 @@ pub struct Input<'a> {
     pub timelines: &'a [RequestTimeline],
     /// The tool's own wall clock of the run, if known; else the span of the requests is taken.
     pub window: Option<Window>,
+    /// Whether the run was stopped while requests were left: it then has no rates, since those
+    /// that had ended by then are the short ones.
+    pub truncated: bool,
     /// The objectives; goodput is computed if there is one.
     pub slo: &'a SloSet,
     /// How percentiles are taken.
@@ -52,7 +55,7 @@ pub struct Report {
     pub latency: Vec<Distribution>,
     /// Throughput and what it has to be read beside.
     pub throughput: Throughput,
-    /// Goodput, if there are objectives.
+    /// Goodput, if there are objectives and the run is not truncated.
     pub goodput: Option<Goodput>,
     /// Requests in flight, if their intervals are known.
     pub in_flight: Option<InFlight>,
@@ -205,6 +208,18 @@ pub enum Answer {
     Indeterminate,
 }
 
+impl Answer {
+    /// The answer in a word, as reports and files say it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Missed => "missed",
+            Self::Indeterminate => "indeterminate",
+        }
+    }
+}
+
 impl Report {
     /// Computes every figure of a run.
     ///
@@ -222,7 +237,11 @@ impl Report {
             .iter()
             .map(|&o| (o, input.timelines.iter().filter(|t| t.outcome() == o).count() as u64))
             .collect();
-        let window = input.window.clone().or_else(|| span(input.timelines));
+        let window = if input.truncated {
+            None
+        } else {
+            input.window.clone().or_else(|| span(input.timelines))
+        };
         let intervals: Vec<(f64, f64)> = completed
             .iter()
             .filter_map(|t| Some((t.arrival_s()?, t.arrival_s()? + t.e2e_latency()?.get())))
@@ -235,7 +254,7 @@ impl Report {
         Ok(Self {
             latency: latency(&completed, input),
             throughput: Throughput::new(&completed, window.as_ref())?,
-            goodput: if input.slo.is_empty() {
+            goodput: if input.slo.is_empty() || input.truncated {
                 None
             } else {
                 Some(Goodput::new(input, &completed, window.as_ref())?)

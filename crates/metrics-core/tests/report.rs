@@ -30,8 +30,8 @@ fn report_in(timelines: &[RequestTimeline], slo: &str, window: Option<f64>) -> R
     let window =
         window.map(|s| Window { length: Seconds::new(s).unwrap(), basis: "test".to_owned() });
     let confidence = Confidence::new(0.95).unwrap();
-    let input =
-        Input { timelines, window, slo: &slo, method: PercentileMethod::Linear, confidence };
+    let method = PercentileMethod::Linear;
+    let input = Input { timelines, window, truncated: false, slo: &slo, method, confidence };
     Report::new(&input).unwrap()
 }
 
@@ -138,7 +138,7 @@ fn an_empty_run_and_a_window_of_zero_are_refused() {
     let zero = Some(Window { length: Seconds::ZERO, basis: "test".to_owned() });
     let log = [completed(0, 0.0, 0.1, 0.01, 2)];
     let say = |timelines: &[RequestTimeline], window| {
-        Report::new(&Input { timelines, window, slo: &slo, method, confidence })
+        Report::new(&Input { timelines, window, truncated: false, slo: &slo, method, confidence })
             .unwrap_err()
             .to_string()
     };
@@ -163,4 +163,18 @@ proptest! {
         log.reverse();
         prop_assert_eq!(forward, format!("{:?}", report_in(&log, slo, None)));
     }
+}
+
+/// By hand: stopped at 3 s, one of two requests has ended; 1 / 3 s would be the rate of the short.
+#[test]
+fn a_truncated_run_has_latencies_and_no_rates() {
+    let log = [completed(0, 0.0, 1.0, 1.0, 2), ended(1, 0.0, Outcome::CutOff)];
+    let slo: SloSet = "ttft<2s".parse().unwrap();
+    let window = Some(Window { length: Seconds::new(3.0).unwrap(), basis: "test".to_owned() });
+    let method = PercentileMethod::Linear;
+    let confidence = Confidence::new(0.95).unwrap();
+    let input = Input { timelines: &log, window, truncated: true, slo: &slo, method, confidence };
+    let r = Report::new(&input).unwrap();
+    assert!(r.window.is_none() && r.throughput.requests.is_none() && r.goodput.is_none());
+    assert_eq!(r.latency[0].figures.as_ref().unwrap().n, 1);
 }

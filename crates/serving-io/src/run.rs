@@ -18,6 +18,8 @@ pub struct Run {
     pub clock: Clock,
     /// The tool's own wall clock of the whole run, if the file has one; never zero.
     pub duration: Option<RunDuration>,
+    /// Whether the run was stopped while requests were left, so that rates have no meaning.
+    pub truncated: bool,
     /// What the run was told to do.
     pub declared: Declared,
     /// The counts that the file states.

@@ -41,6 +41,7 @@
 //! | `kind` | `goodput-timelines`, required | this format |
 //! | `epoch_s` | number | Unix time of the instants' origin |
 //! | `duration_s` or `duration_ps` | number, or text as above | how long the run took, above 0: a run without length has no rate; leave it out if it is unknown |
+//! | `truncated` | true or false | whether the run was stopped while requests were left; it then has no rates |
 //! | `tool`, `tool_version` | text | who wrote the file |
 //!
 //! # Examples
@@ -103,8 +104,16 @@ const KEYS: [&str; 20] = [
     "outcome",
 ];
 /// Keys of a header.
-const HEADER_KEYS: [&str; 7] =
-    ["schema_version", "kind", "epoch_s", "duration_s", "duration_ps", "tool", "tool_version"];
+const HEADER_KEYS: [&str; 8] = [
+    "schema_version",
+    "kind",
+    "epoch_s",
+    "duration_s",
+    "duration_ps",
+    "truncated",
+    "tool",
+    "tool_version",
+];
 
 const SECONDS: &str = "a number of seconds";
 const PICOSECONDS_TEXT: &str = "whole picoseconds in a text, for example \"12345\"";
@@ -116,6 +125,8 @@ pub struct Header {
     pub epoch_s: Option<f64>,
     /// How long the run took.
     pub duration: Option<Instant>,
+    /// Whether the run was stopped while requests were left.
+    pub truncated: bool,
     /// Who wrote the file.
     pub tool: Option<String>,
     /// Its version.
@@ -177,6 +188,12 @@ fn describe(header: Option<Header>, implied: u64, run: &mut Run) {
     }
     run.tool =
         Tool { name: header.tool.unwrap_or_default(), version: header.tool_version, age: None };
+    run.truncated = header.truncated;
+    if run.truncated {
+        let text = "the run was stopped while requests were left: it has no rates, and its \
+                    latencies are those of the requests that had ended";
+        run.note("truncated", &["request_throughput", "goodput", "attainment"], text.to_owned());
+    }
     if let Some(duration) = header.duration {
         // Checked above zero when the header was read.
         if let Ok(value) = Seconds::named("duration", duration.seconds()) {
@@ -391,6 +408,13 @@ fn read_header(line: Spot<'_>, object: &json::Object<'_>) -> Result<Header> {
                     .map_err(|source| IoError::Request { at: here.place(), source, note: "" })?;
                 header.duration = Some(duration);
             }
+            "truncated" => {
+                header.truncated = match value.get() {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(wrong(here, value, "true or false")),
+                }
+            }
             "tool" => header.tool = Some(text(here, value)?),
             _ => header.tool_version = Some(text(here, value)?),
         }
@@ -545,6 +569,9 @@ impl<W: Write> Writer<W> {
             }
             if let Some(duration) = h.duration {
                 insert_instant(&mut line, "duration", duration)?;
+            }
+            if h.truncated {
+                line.insert("truncated".to_owned(), true.into());
             }
             for (key, value) in [("tool", &h.tool), ("tool_version", &h.tool_version)] {
                 if let Some(value) = value {

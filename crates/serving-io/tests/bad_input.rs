@@ -184,7 +184,7 @@ fn our_timelines_out_of_shape() {
     assert_snapshot!(say(two), @"f, line 3, `id`: request `1` is already in line 1, expected unique ids");
     assert_snapshot!(say(format!("{header}}}\n")), @"f: holds no requests, expected one JSON object a line and request");
     assert_snapshot!(say(format!("{header}, \"duration_s\": 0}}\n")), @"f, line 1, `duration_s`: found 0, expected a duration above 0; leave it out if it is unknown");
-    assert_snapshot!(say(format!("{header}, \"seed\": 0}}\n")), @"f, line 1, `seed`: unknown key, expected one of `schema_version`, `kind`, `epoch_s`, `duration_s`, `duration_ps`, `tool`, `tool_version`");
+    assert_snapshot!(say(format!("{header}, \"seed\": 0}}\n")), @"f, line 1, `seed`: unknown key, expected one of `schema_version`, `kind`, `epoch_s`, `duration_s`, `duration_ps`, `truncated`, `tool`, `tool_version`");
     assert_snapshot!(say("{\"schema_version\": 2, \"kind\": \"goodput-timelines\"}\n"), @"f, line 1, `schema_version`: found 2, expected 1");
     assert_snapshot!(say(format!("{header}}}\n{{\"arrival_s\": 1}}")), @"f, line 2, `id`: found a request without it, expected the request's name");
     assert_snapshot!(say(format!("{header}}}\n{{\"id\": 1, \"arrival\": 1}}")), @"f, line 2, `arrival`: unknown key, did you mean `arrival_s`?");

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use metrics_core::interval::Interval;
-use metrics_core::report::{Answer, Distribution, Figure, Goodput, Lengths, Report};
+use metrics_core::report::{Distribution, Figure, Goodput, Lengths, Report};
 use metrics_core::units::Quantity;
 use serde_json::{Map, Value, json};
 use serving_io::run::RequestRate;
@@ -184,11 +184,7 @@ fn goodput(g: &Goodput) -> Value {
                 "low": low,
                 "high": high,
                 "interval": interval(&t.interval),
-                "answer": match t.answer {
-                    Answer::Holds => "holds",
-                    Answer::Missed => "missed",
-                    Answer::Indeterminate => "indeterminate",
-                },
+                "answer": t.answer.name(),
             })
         })
         .collect();

@@ -6,7 +6,7 @@ use anyhow::Result;
 use metrics_core::Seconds;
 use metrics_core::format;
 use metrics_core::interval::{Confidence, Interval, IntervalMethod, NoInterval};
-use metrics_core::report::{Answer, Distribution, Figure, Goodput, Report, Throughput};
+use metrics_core::report::{Distribution, Figure, Goodput, Report, Throughput};
 use metrics_core::timeline::Outcome;
 use metrics_core::units::Quantity;
 use serving_io::run::{RequestRate, Run};
@@ -73,6 +73,7 @@ fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
         );
         let window = match &report.window {
             Some(w) => format!("window {} ({})", format::duration(w.length), w.basis),
+            None if r.run.truncated => "truncated, so without rates".to_owned(),
             None => "no window: no duration, and no span from an arrival to a later last token"
                 .to_owned(),
         };
@@ -373,11 +374,7 @@ fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
         )?;
     }
     for t in &g.targets {
-        let answer = match t.answer {
-            Answer::Holds => "holds",
-            Answer::Missed => "missed",
-            Answer::Indeterminate => "indeterminate",
-        };
+        let answer = t.answer.name();
         let is_share = matches!(t.slo, metrics_core::slo::Slo::Attainment { .. });
         let shown = |x: f64| if is_share { format::percent(x) } else { time(x) };
         let observed = t.observed.map_or("-".to_owned(), shown);

@@ -19,11 +19,7 @@ pub fn render(answer: &Answer, format: Format) -> Result<String> {
     match format {
         Format::Json => json_of(answer),
         Format::Csv => csv_of(answer),
-        Format::Md => {
-            let (header, rows) = table(answer);
-            let header: Vec<&str> = header.iter().map(String::as_str).collect();
-            Ok(format!("**{}**\n\n{}", answer.title, output::markdown_table(&header, &rows)))
-        }
+        Format::Md => markdown(answer),
         Format::Text => match answer.runs.as_slice() {
             [one] => single(answer, one),
             _ => sweep(answer),
@@ -37,12 +33,15 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 }
 
 /// Name, value: what a setting is, in the order of the options.
-fn settings(s: &Setting) -> [(&'static str, String); 4] {
+fn settings(s: &Setting) -> [(&'static str, String); 7] {
     [
+        ("variant", s.name.clone().unwrap_or_default()),
         ("policy", s.policy.clone()),
         ("max_num_seqs", s.max_num_seqs.to_string()),
         ("chunk", s.chunk.to_string()),
         ("rate_scale", format::value(s.rate_scale.factor())),
+        ("step_time", step_time_name(&s.step_time)),
+        ("slo", s.slo.to_string()),
     ]
 }
 
@@ -97,12 +96,17 @@ fn step_time_name(source: &StepTimeSource) -> String {
 fn load_lines(run: &Simulated) -> Vec<String> {
     let load = &run.load;
     let shown = |x: Option<f64>| x.map_or("-".to_owned(), |x| format::significant(x, 3));
-    let mut lines = vec![format!(
-        "rho {}: {}/s arrive, each takes {} of a server with a full batch",
-        shown(load.rho()),
-        shown(load.arrival_rate),
-        load.saturated_demand_s.map_or("-".to_owned(), report_text::time),
-    )];
+    let demand = load.saturated_demand_s.map_or("-".to_owned(), report_text::time);
+    let mut lines = vec![match load.arrival_rate {
+        Some(rate) => format!(
+            "rho {}: {}/s arrive, each takes {demand} of a server with a full batch",
+            shown(load.rho()),
+            format::significant(rate, 3),
+        ),
+        None => format!(
+            "no arrival rate, as all arrive at one instant; each takes {demand} of a server with a full batch"
+        ),
+    }];
     lines.push(match load.relative() {
         Some(relative) => format!(
             "{} of the {}/s that are completed while a queue is never empty",
@@ -112,7 +116,7 @@ fn load_lines(run: &Simulated) -> Vec<String> {
         None => "all requests together do not fill the batch, so no saturated rate can be measured"
             .to_owned(),
     });
-    match load.level() {
+    match level(run) {
         Some(LoadLevel::Overloaded) => lines.push(
             "OVERLOADED: not a steady state, the queue grows as long as requests arrive and every latency depends on the length of the run".to_owned(),
         ),
@@ -122,6 +126,11 @@ fn load_lines(run: &Simulated) -> Vec<String> {
         Some(LoadLevel::Moderate) | None => {}
     }
     lines
+}
+
+/// The level of a load; none where too few requests came to fill the batch even all at once.
+fn level(run: &Simulated) -> Option<LoadLevel> {
+    run.load.relative().and_then(|_| run.load.level())
 }
 
 /// Why a run is truncated.
@@ -148,7 +157,11 @@ fn head(text: &mut String, answer: &Answer) -> Result<()> {
 fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     let mut text = String::new();
     head(&mut text, answer)?;
-    let of: Vec<String> = settings(&run.setting).iter().map(|(k, v)| format!("{k} {v}")).collect();
+    let of: Vec<String> = settings(&run.setting)
+        .iter()
+        .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
+        .map(|(k, v)| format!("{k} {v}"))
+        .collect();
     line(&mut text, "setting", &of.join(", "))?;
     for (i, l) in step_time_lines(&run.setting.step_time).iter().enumerate() {
         line(&mut text, if i == 0 { "step time" } else { "" }, l)?;
@@ -166,6 +179,26 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     resources(&mut text, answer, &run.statistics)?;
     diagnosis(&mut text, &run.statistics)?;
     notes(&mut text, answer)?;
+    Ok(text)
+}
+
+/// The table of settings, with what stands above and below it in the text.
+fn markdown(answer: &Answer) -> Result<String> {
+    let mut text = format!("**{}**\n\n", answer.title);
+    let mut about = String::new();
+    common(&mut about, answer)?;
+    for l in about.lines() {
+        writeln!(text, "- {}", l.trim())?;
+    }
+    let (header, rows) = table(answer);
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    writeln!(text, "\n{}", output::markdown_table(&header, &rows).trim_end())?;
+    let mut below = String::new();
+    warnings(&mut below, answer)?;
+    notes(&mut below, answer)?;
+    for l in below.lines().filter(|l| !l.is_empty()) {
+        writeln!(text, "\n{}", l.trim())?;
+    }
     Ok(text)
 }
 
@@ -225,7 +258,7 @@ fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()
     )?;
     let mean_tokens = s.kv_held_bytes_per_step(1);
     let mut kv = format!(
-        "mean {} tokens held, at most {}",
+        "mean {} tokens held after a step, at most {}",
         mean_tokens.map_or("-".to_owned(), |x| format::fixed(x, 0)),
         s.kv_held_bytes_max(1)
     );
@@ -274,10 +307,10 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         .first()
         .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
         .unwrap_or_default();
-    let all: Vec<[(&str, String); 4]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    let all: Vec<[(&str, String); 7]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
     let varies = |i: usize| all.iter().any(|s| s[i].1 != all[0][i].1);
     // Where nothing differs the batch and chunk are still worth a look.
-    let shown: Vec<usize> = (0..names.len()).filter(|&i| varies(i) || i == 1 || i == 2).collect();
+    let shown: Vec<usize> = (0..names.len()).filter(|&i| varies(i) || i == 2 || i == 3).collect();
     let with_slo = answer.runs.iter().any(|r| !r.setting.slo.is_empty());
     let mut header: Vec<String> = shown.iter().map(|&i| names[i].to_owned()).collect();
     for h in ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "E2E p99", "req/s", "tok/s"] {
@@ -286,7 +319,14 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     if with_slo {
         header.extend(["goodput req/s".to_owned(), "ratio".to_owned()]);
     }
-    header.extend(["batch".to_owned(), "load".to_owned()]);
+    let has_targets = |r: &Simulated| {
+        r.report.as_ref().and_then(|r| r.goodput.as_ref()).is_some_and(|g| !g.targets.is_empty())
+    };
+    let with_targets = answer.runs.iter().any(has_targets);
+    if with_targets {
+        header.push("targets".to_owned());
+    }
+    header.extend(["batch by time".to_owned(), "load".to_owned()]);
     let rows = answer
         .runs
         .iter()
@@ -310,8 +350,14 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
                 row.push(rate(g.and_then(|g| g.rate).map(Quantity::number)));
                 row.push(g.and_then(|g| g.ratio).map_or("-".to_owned(), format::percent));
             }
+            if with_targets {
+                let g = report.and_then(|r| r.goodput.as_ref());
+                let answers: Vec<&str> =
+                    g.iter().flat_map(|g| &g.targets).map(|t| t.answer.name()).collect();
+                row.push(if answers.is_empty() { "-".to_owned() } else { answers.join(", ") });
+            }
             row.push(run.statistics.utilization_by_time().map_or("-".to_owned(), format::percent));
-            let mark = match run.load.level() {
+            let mark = match level(run) {
                 Some(LoadLevel::Overloaded) => " OVERLOADED",
                 Some(LoadLevel::NearSaturation) => " near saturation",
                 _ => "",
@@ -324,29 +370,39 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     (header, rows)
 }
 
-fn sweep(answer: &Answer) -> Result<String> {
-    let mut text = String::new();
-    head(&mut text, answer)?;
+/// What all runs share: workload, and step time and objectives where they are the same.
+fn common(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(first) = answer.runs.first() {
-        for (i, l) in step_time_lines(&first.setting.step_time).iter().enumerate() {
-            line(&mut text, if i == 0 { "step time" } else { "" }, l)?;
+        let seed = answer.seed.map(|s| format!(", seed {s}")).unwrap_or_default();
+        line(
+            text,
+            "workload",
+            &format!("{}{seed}", format::things(first.requests as u64, "request")),
+        )?;
+        if answer.runs.iter().all(|r| r.setting.step_time == first.setting.step_time) {
+            for (i, l) in step_time_lines(&first.setting.step_time).iter().enumerate() {
+                line(text, if i == 0 { "step time" } else { "" }, l)?;
+            }
         }
-        if !first.setting.slo.is_empty() {
-            line(&mut text, "objectives", &first.setting.slo.to_string())?;
+        if !first.setting.slo.is_empty()
+            && answer.runs.iter().all(|r| r.setting.slo == first.setting.slo)
+        {
+            line(text, "objectives", &first.setting.slo.to_string())?;
         }
     }
-    text.push('\n');
-    let (header, rows) = table(answer);
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    text.push_str(&output::plain_table(&header, &rows));
-    let level = |l: LoadLevel| answer.runs.iter().any(|r| r.load.level() == Some(l));
-    if level(LoadLevel::Overloaded) {
+    Ok(())
+}
+
+/// What has to be said of some rows of a table.
+fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
+    let any = |l: LoadLevel| answer.runs.iter().any(|r| level(r) == Some(l));
+    if any(LoadLevel::Overloaded) {
         writeln!(
             text,
             "\nAn overloaded run is no steady state: its latencies grow with the length of the run."
         )?;
     }
-    if level(LoadLevel::NearSaturation) {
+    if any(LoadLevel::NearSaturation) {
         writeln!(
             text,
             "\nNear saturation a few per cent of step time become tens of per cent of latency."
@@ -355,6 +411,18 @@ fn sweep(answer: &Answer) -> Result<String> {
     if answer.runs.iter().any(|r| r.end.is_truncated()) {
         writeln!(text, "\nTruncated runs have no throughput and no goodput.")?;
     }
+    Ok(())
+}
+
+fn sweep(answer: &Answer) -> Result<String> {
+    let mut text = String::new();
+    writeln!(text, "{}", answer.title)?;
+    common(&mut text, answer)?;
+    text.push('\n');
+    let (header, rows) = table(answer);
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    text.push_str(&output::plain_table(&header, &rows));
+    warnings(&mut text, answer)?;
     notes(&mut text, answer)?;
     Ok(text)
 }
@@ -446,7 +514,19 @@ fn csv_of(answer: &Answer) -> Result<String> {
             rows.push(of.iter().cloned().chain(rest).collect());
         }
     }
-    let header =
-        ["policy", "max_num_seqs", "chunk", "rate_scale", "figure", "value", "low", "high", "n"];
+    let header = [
+        "variant",
+        "policy",
+        "max_num_seqs",
+        "chunk",
+        "rate_scale",
+        "step_time",
+        "slo",
+        "figure",
+        "value",
+        "low",
+        "high",
+        "n",
+    ];
     output::csv_text(&header, &rows)
 }
