@@ -22,6 +22,15 @@ const EDGES: &[(&str, &[&str], &[&str])] = &[
     ("xtask", &["metrics-core", "queueing", "sched-sim", "serving-io", "capacity", "goodput"], &[]),
 ];
 
+/// Where each policy is a module.
+const POLICIES: &str = "crates/sched-sim/src/policy";
+
+/// The page with a row for each policy; its twin has the same rows or is a fault itself.
+const POLICY_PAGE: &str = "docs/en/reference/policies.md";
+
+/// The policy of a scenario that names none.
+const DEFAULT_POLICY: &str = "decode-first";
+
 /// Every fault of the tree.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
@@ -34,6 +43,11 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
         faults.extend(manifest_faults(&file, &repo::read(root, &file)?)?);
     }
     faults.extend(page_faults(root)?);
+    faults.extend(policy_faults(
+        &repo::walk(root, POLICIES)?,
+        &repo::read(root, POLICY_PAGE)?,
+        |scenario| std::fs::read_to_string(root.join(scenario)).ok(),
+    ));
     for file in repo::files(root)? {
         // What is not UTF-8 is data, not text.
         if let Ok(text) = std::fs::read_to_string(root.join(&file)) {
@@ -225,6 +239,44 @@ fn page_faults(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(faults)
+}
+
+/// Policies without a row on their page, or whose row names no scenario that runs them.
+fn policy_faults(
+    files: &[String],
+    page: &str,
+    scenario: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let modules = files.iter().filter_map(|f| f.rsplit('/').next()?.strip_suffix(".rs"));
+    let mut faults = Vec::new();
+    for module in modules.filter(|m| *m != "mod") {
+        let policy = module.replace('_', "-");
+        let mut rows = page.lines().filter(|l| l.starts_with(&format!("| `{policy}` |")));
+        let Some(row) = rows.next() else {
+            faults
+                .push(format!("{POLICY_PAGE} has no row for `{policy}`: add one, and a scenario"));
+            continue;
+        };
+        let named: Vec<&str> =
+            code_spans(row).into_iter().filter(|s| s.starts_with("scenarios/")).collect();
+        if !named.iter().any(|s| scenario(s).is_some_and(|text| runs(&text, &policy))) {
+            faults.push(format!(
+                "{POLICY_PAGE}: the row of `{policy}` names no scenario that runs it: write one \
+                 below scenarios with `policy = \"{policy}\"`, and name it in the row"
+            ));
+        }
+    }
+    faults
+}
+
+/// Whether a scenario runs a policy, by its settings or by one of its variants.
+fn runs(scenario: &str, policy: &str) -> bool {
+    let Ok(scenario) = scenario.parse::<toml::Table>() else { return false };
+    let settings = scenario.get("settings").and_then(|s| s.get("policy"));
+    let variants = scenario.get("variants").and_then(toml::Value::as_array);
+    let mut named = variants.into_iter().flatten().filter_map(|v| v.get("policy")).chain(settings);
+    let default = settings.is_none() && policy == DEFAULT_POLICY;
+    default || named.any(|p| p.as_str() == Some(policy))
 }
 
 /// What is wrong with a Chinese page, given its English one.
@@ -424,6 +476,31 @@ mod tests {
         let renamed = "[dependencies]\nq = { package = \"queueing\", path = \"../queueing\" }\n";
         assert_eq!(manifest("metrics-core", renamed).len(), 1);
         assert!(manifest("newcomer", "")[0].contains("no place among the crate edges"));
+    }
+
+    #[test]
+    fn every_policy_has_a_row_and_a_scenario_that_runs_it() {
+        let files = ["policy/mod.rs", "policy/decode_first.rs", "policy/fair.rs"];
+        let files = files.map(str::to_owned);
+        let faults = |page: &str, scenario: &str| {
+            policy_faults(&files, page, |name| {
+                (name == "scenarios/a.toml").then(|| scenario.to_owned())
+            })
+        };
+        let page = "| Policy | Scenario |\n| `decode-first` | `scenarios/a.toml` |\n\
+                    | `fair` | `scenarios/a.toml` |";
+        let both = "[settings]\nchunk = 1\n[[variants]]\npolicy = \"fair\"";
+        assert_eq!(faults(page, both), Vec::<String>::new());
+        let unused = faults(page, "[settings]\nchunk = 1");
+        assert_eq!(unused.len(), 1, "{unused:?}");
+        assert!(unused[0].contains("the row of `fair` names no scenario that runs it"));
+        let replaced = faults(page, "[settings]\npolicy = \"fair\"");
+        assert_eq!(replaced.len(), 1, "{replaced:?}");
+        assert!(replaced[0].contains("the row of `decode-first`"));
+        let no_row = faults("| `decode-first` | `scenarios/a.toml` |", both);
+        assert_eq!(no_row.len(), 1, "{no_row:?}");
+        assert!(no_row[0].contains("no row for `fair`"));
+        assert_eq!(faults(&page.replace("a.toml", "gone.toml"), both).len(), 2);
     }
 
     #[test]

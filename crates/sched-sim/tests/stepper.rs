@@ -197,3 +197,22 @@ fn running_out_of_steps_names_who_is_unfinished() {
     assert!(scheduler.run_until_done(Scheduler::MAX_STEPS).is_empty());
     assert_eq!(scheduler.steps(), 6);
 }
+
+/// The walkthrough does these steps by hand; both languages show what the scheduler prints.
+#[test]
+fn example_by_hand_in_the_book_is_what_the_scheduler_does() {
+    let mut scheduler = Scheduler::new(2, 64).unwrap();
+    for (id, input, output) in [("a", 100, 3), ("b", 64, 1), ("c", 100, 1)] {
+        scheduler.submit(id, input, output).unwrap();
+    }
+    let mut steps = String::new();
+    while scheduler.unfinished().next().is_some() {
+        steps += &format!("{}\n", scheduler.step());
+    }
+    for language in ["en", "zh"] {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let page = format!("{root}/docs/{language}/background/scheduler.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&format!("```text\n{steps}```")), "{language} differs:\n{steps}");
+    }
+}
