@@ -79,8 +79,11 @@ struct Input {
 /// Writes the skeleton into its family, and says what to do next.
 pub fn metric(root: &Path, arguments: &MetricArguments) -> Result<String> {
     let file = format!("{FAMILIES}/{}.rs", arguments.family);
-    let family = std::fs::read_to_string(root.join(&file))
-        .with_context(|| format!("no family `{}`: there is no {file}", arguments.family))?;
+    let known = families(root)?;
+    if !known.contains(&arguments.family) {
+        bail!("no family `{}`: there are {}", arguments.family, known.join(", "));
+    }
+    let family = repo::read(root, &file)?;
     if let Some(known) = docs::catalog().into_iter().find(|m| m.id == arguments.id) {
         bail!("there is a metric `{}` already: `{}`", arguments.id, known.path);
     }
@@ -109,6 +112,21 @@ pub fn metric(root: &Path, arguments: &MetricArguments) -> Result<String> {
          6. cargo xtask snapshots           shows what else moved\n\
          Nothing may say TODO any more: cargo xtask docs --check"
     ))
+}
+
+/// The files that hold metrics, without ending.
+fn families(root: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for file in repo::walk(root, FAMILIES)? {
+        let name = file.strip_prefix(FAMILIES).and_then(|f| f.strip_prefix('/'));
+        if let Some(name) = name.and_then(|f| f.strip_suffix(".rs"))
+            && !name.contains('/')
+            && repo::read(root, &file)?.contains("\npub const METRICS:")
+        {
+            found.push(name.to_owned());
+        }
+    }
+    Ok(found)
 }
 
 /// The quantity types with the expression of their unit, from the source of `units.rs`.
@@ -575,6 +593,15 @@ mod tests {
         let inputs = [input("w:Seconds", &q).unwrap()];
         let text = skeleton(&arguments("w", "budget"), "W", "Latency", "Unit::ONE", &inputs);
         assert!(text.contains("work: \"TODO\"") && text.contains("-1.0"));
+    }
+
+    #[test]
+    fn an_unknown_family_is_answered_with_those_there_are() {
+        let error = metric(&repo::root(), &arguments("queue_share", "nope")).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("no family `nope`: there are admission, budget, "), "{text}");
+        // Files that hold no metrics are none.
+        assert!(text.contains(" latency, ") && !text.contains("units"), "{text}");
     }
 
     #[test]
