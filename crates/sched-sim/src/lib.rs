@@ -33,6 +33,7 @@ pub mod engine;
 pub mod error;
 pub mod floored;
 pub mod history;
+pub mod kv_cache;
 pub mod load;
 pub mod policy;
 pub mod reference;
