@@ -6,6 +6,7 @@
 
 mod blocks;
 mod ci;
+mod conformance;
 mod docs;
 mod faults;
 mod new;
@@ -71,6 +72,14 @@ enum Chore {
     Reference {
         #[command(subcommand)]
         what: Reference,
+    },
+    /// Compare a policy, step by step, with recorded decisions of the real scheduler
+    Conformance {
+        /// The policy
+        #[arg(value_parser = ["vllm-v1"])]
+        policy: String,
+        /// A folder in the format of crates/sched-sim/tests/golden
+        dir: PathBuf,
     },
     /// All that continuous integration runs, up to the first failure
     Ci,
@@ -144,6 +153,14 @@ fn run(chore: Chore) -> Result<()> {
                 bail!("out of bounds: {}", found.out.join(", "));
             }
             println!("all tables within bounds");
+            Ok(())
+        }
+        Chore::Conformance { policy: _, dir } => {
+            let tally = conformance::run(&dir)?;
+            println!("{}", tally.report());
+            if tally.matched < tally.total {
+                bail!("{} of {} differ", tally.total - tally.matched, tally.total);
+            }
             Ok(())
         }
         Chore::Ci => ci::run(&root),

@@ -116,6 +116,9 @@ pub enum SimError {
         /// What would be right.
         expected: String,
     },
+    /// vLLM would not start with this configuration.
+    #[error(transparent)]
+    Vllm(#[from] crate::vllm_v1::ConfigFault),
     /// A policy asked a step for something that would break an invariant.
     #[error("step {step} at {at}: {refusal}")]
     Refused {

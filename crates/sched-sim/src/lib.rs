@@ -45,6 +45,7 @@ pub mod step;
 pub mod step_time;
 pub mod stepper;
 pub mod time;
+pub mod vllm_v1;
 pub mod workload;
 
 pub use error::{Refusal, Result, SimError};
