@@ -44,6 +44,7 @@ fn a_block_is_hit_only_after_the_same_tokens() {
     assert_eq!(found(&[(1, 6), (2, 30)]), 16);
     assert_eq!(found(&[(1, 6), (2, 3), (3, 30)]), 8);
     assert_eq!(found(&[(1, 4), (2, 30)]), 4, "(2, 0) comes after (1, 3) here, not after (1, 5)");
+    assert_eq!(found(&[(1, 4), (1, 2), (2, 30)]), 4, "segment 1 begins again in the second block");
     assert_eq!(found(&[(1, 7), (2, 30)]), 4, "the second block has three tokens of segment 1");
     assert_eq!(found(&[(1, 6), (2, 2), (2, 30)]), 8, "segment 2 begins again at its offset 0");
     assert_eq!(found(&[(1, 0), (1, 6), (4, 0), (2, 30)]), 16, "empty segments are none");
