@@ -39,6 +39,10 @@ struct Run {
 #[derive(Clone, Debug, Default)]
 struct Branch {
     heads: Vec<BlockId>,
+    /// Blocks registered here now.
+    live: u32,
+    /// Without `heads`: every copy of the blocks before this place was evicted.
+    evicted: u32,
 }
 
 /// The keys of one request's full blocks: which branch begins at which block.
@@ -186,8 +190,13 @@ impl Prefixes {
         id: BlockId,
     ) -> bool {
         let key = chain.key(cursor, block);
-        let heads = &mut self.branches[key.branch as usize].heads;
         let place = key.place as usize;
+        let branch = &mut self.branches[key.branch as usize];
+        branch.live += 1;
+        let heads = &mut branch.heads;
+        if heads.is_empty() {
+            heads.resize(branch.evicted as usize, EVICTED);
+        }
         if heads.len() <= place {
             heads.resize(place + 1, 0);
         }
@@ -216,7 +225,15 @@ impl Prefixes {
         let b = pool.block(id);
         let (branch, place, prev, next) = (b.branch, b.place, b.twin_prev, b.twin_next);
         b.branch = UNREGISTERED;
-        let head = &mut self.branches[branch as usize].heads[place as usize];
+        let branch = &mut self.branches[branch as usize];
+        branch.live -= 1;
+        if branch.live == 0 {
+            // Most prompts never come back: what is left of them is one number.
+            branch.evicted = u32::try_from(branch.heads.len()).unwrap_or(u32::MAX);
+            branch.heads = Vec::new();
+            return;
+        }
+        let head = &mut branch.heads[place as usize];
         if next == id {
             *head = EVICTED;
             return;

@@ -740,7 +740,7 @@ impl VllmV1 {
         self.update.finished.clear();
         for row in &plan.rows {
             let Some(seq) = self.seqs.get_mut(row.slot as usize) else { continue };
-            seq.in_flight -= row.tokens;
+            seq.in_flight = seq.in_flight.saturating_sub(row.tokens);
             let stale = seq.stale > 0;
             seq.stale = seq.stale.saturating_sub(row.tokens);
             if seq.status == Status::Finished {
@@ -761,7 +761,7 @@ impl VllmV1 {
                 seq.placeholders -= 1;
                 // Async: at schedule() the token that fills the block was not known yet.
                 if seq.status == Status::Running {
-                    let computed = seq.computed - seq.in_flight;
+                    let computed = seq.computed.saturating_sub(seq.in_flight);
                     self.kv.register(&mut seq.table, computed.min(seq.tokens));
                 }
             }
