@@ -233,6 +233,18 @@ pub(crate) fn nearly(name: &str, taken: impl Fn(Field) -> bool) -> Option<String
     best.map(|(_, right)| right)
 }
 
+/// The two sides of an item of a map, `FIELD=COLUMN`; what follows the first `=` is the column.
+///
+/// # Errors
+///
+/// [`IoError::MapSyntax`] if either side is empty or there is no `=`.
+pub(crate) fn sides(item: &str) -> Result<(&str, &str)> {
+    item.split_once('=')
+        .map(|(f, c)| (f.trim(), c.trim()))
+        .filter(|(f, c)| !f.is_empty() && !c.is_empty())
+        .ok_or_else(|| IoError::MapSyntax { item: shown(item) })
+}
+
 /// Which column holds which field.
 ///
 /// Empty by default: then the columns that have a field's name are taken.
@@ -263,11 +275,7 @@ impl ColumnMap {
         let mut map = Self::default();
         for item in items {
             let item = item.as_ref();
-            let (field, column) = item
-                .split_once('=')
-                .map(|(f, c)| (f.trim(), c.trim()))
-                .filter(|(f, c)| !f.is_empty() && !c.is_empty())
-                .ok_or_else(|| IoError::MapSyntax { item: shown(item) })?;
+            let (field, column) = sides(item)?;
             let target = Target::named(field).ok_or_else(|| IoError::MapField {
                 item: shown(item),
                 field: shown(field),

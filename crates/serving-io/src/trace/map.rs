@@ -7,6 +7,7 @@
 //! | `input_tokens`, `output_tokens` | token counts |
 //! | `id` | the request's name; without it, its line |
 
+use crate::columns::sides;
 use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 
 /// A field of a trace.
@@ -147,11 +148,7 @@ impl TraceMap {
         let mut map = Self::default();
         for item in items {
             let item = item.as_ref();
-            let (field, column) = item
-                .split_once('=')
-                .map(|(f, c)| (f.trim(), c.trim()))
-                .filter(|(f, c)| !f.is_empty() && !c.is_empty())
-                .ok_or_else(|| IoError::MapSyntax { item: shown(item) })?;
+            let (field, column) = sides(item)?;
             let target = TraceField::named(field).ok_or_else(|| IoError::MapField {
                 item: shown(item),
                 field: shown(field),
