@@ -201,3 +201,16 @@ fn a_percentile_just_above_those_who_do_not_wait_has_its_digits() {
     assert_eq!(Mm1::new(0.5, 1.0).unwrap().wq_quantile(0.5), Ok(0.0));
     assert_eq!(Mm1::new(0.5, 1.0).unwrap().wq_quantile(0.2), Ok(0.0));
 }
+
+/// At ρ = 1 the queue grows for ever, so the bound itself is refused, by every model without
+/// finite room.
+#[test]
+fn a_full_load_is_unstable_in_every_model() {
+    let full = Err(QueueError::Unstable { rho: 1.0 });
+    assert_eq!(Mm1::new(4.0, 4.0).map(|q| q.w()), full);
+    assert_eq!(Mmc::new(8.0, 4.0, 2).map(|q| q.w()), full);
+    assert_eq!(queueing::utilization(8.0, 4.0, 2), full);
+    assert_eq!(Mg1::from_cv(4.0, 0.25, 1.0).map(|q| q.w()), full);
+    assert_eq!(queueing::Md1::new(4.0, 0.25).map(|q| q.w()), full);
+    assert_eq!(queueing::Mdc::new(8.0, 0.25, 2).map(|q| q.w()), full);
+}
