@@ -198,26 +198,17 @@ fn numbers(metric: &Metric, with: &[String]) -> Result<Option<Vec<f64>>> {
             bail!("`{}` is given twice", name.trim());
         }
     }
-    let values: Option<Vec<f64>> = values.iter().copied().collect();
-    values.map(Some).ok_or_else(|| {
-        let missing: Vec<&str> = metric
-            .inputs
-            .iter()
-            .zip(with_gaps(metric, with))
-            .filter(|(_, given)| !given)
-            .map(|(i, _)| i.id)
-            .collect();
-        anyhow!("{} also needs {}", metric.id, missing.join(", "))
-    })
-}
-
-/// For each input whether the user gave it.
-fn with_gaps(metric: &Metric, with: &[String]) -> Vec<bool> {
-    metric
+    let missing: Vec<&str> = metric
         .inputs
         .iter()
-        .map(|i| with.iter().any(|w| w.split('=').next().map(str::trim) == Some(i.id)))
-        .collect()
+        .zip(&values)
+        .filter(|(_, value)| value.is_none())
+        .map(|(input, _)| input.id)
+        .collect();
+    if !missing.is_empty() {
+        bail!("{} also needs {}", metric.id, missing.join(", "));
+    }
+    Ok(values.into_iter().collect())
 }
 
 /// One number; a time, size, rate or share may carry its unit.

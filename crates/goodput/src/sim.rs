@@ -191,7 +191,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let (source, base) = if let Some(path) = &arguments.trace {
         let base = Setting {
             name: None,
-            policy: "decode-first".to_owned(),
+            policy: DecodeFirst::default().name().to_owned(),
             max_num_seqs: DecodeFirst::default().max_num_seqs(),
             chunk: DecodeFirst::default().chunk(),
             rate_scale: RateScale::new(1, 1)?,
@@ -287,25 +287,16 @@ fn traced(path: &Path, map: &[String]) -> Result<Source> {
 
 /// The requests and variants of a scenario.
 fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Source, Vec<Setting>)> {
+    let mut source = scenario.workload;
     let mut seed = None;
-    let (workload, notes) = match scenario.workload {
-        WorkloadSource::Poisson(mut load) => {
-            load.seed = arguments.seed.unwrap_or(load.seed);
-            seed = Some(load.seed);
-            (load.generate()?, Vec::new())
-        }
-        WorkloadSource::Requests(workload) => (workload, Vec::new()),
-        WorkloadSource::Trace(trace) => {
-            let folder = arguments.scenario.as_deref().and_then(Path::parent);
-            let path = folder.unwrap_or(Path::new("")).join(trace);
-            let source = traced(&path, &[])?;
-            (source.workload, source.notes)
-        }
-        _ => bail!("this version cannot run the workload of scenario {}", scenario.name),
-    };
+    if let WorkloadSource::Poisson(load) = &mut source {
+        load.seed = arguments.seed.unwrap_or(load.seed);
+        seed = Some(load.seed);
+    }
     if arguments.seed.is_some() && seed.is_none() {
         bail!("--seed: the requests of scenario {} are not drawn from a seed", scenario.name);
     }
+    let (workload, notes) = source.load().map_err(|e| anyhow!("{e}"))?;
     let source = Source {
         title: format!("{}: {}", scenario.name, scenario.title.en),
         workload,
@@ -356,10 +347,10 @@ fn simulate(
     setting: Setting,
     limits: RunLimits,
 ) -> Result<Simulated> {
-    if setting.policy != "decode-first" {
-        bail!("--policy: unknown policy `{}`, this version has decode-first", setting.policy);
-    }
     let policy = DecodeFirst::new(setting.max_num_seqs, setting.chunk)?;
+    if setting.policy != policy.name() {
+        bail!("--policy: unknown policy `{}`, this version has {}", setting.policy, policy.name());
+    }
     let cost = step_time(&setting.step_time)?;
     let scaled;
     let workload = if setting.rate_scale == RateScale::new(1, 1)? {

@@ -623,3 +623,19 @@ fn steps_that_cost_nothing_have_no_rates() {
         run_in(dir.path(), &["sim", "--trace", "dup.csv", "--map", map, "--step-time", "base=0ms"]);
     assert!(text.contains("requests         -") && text.contains("no arrival rate"), "{text}");
 }
+
+/// The guide says so: the path counts from where the tool runs, not from the scenario's folder.
+#[test]
+fn a_scenario_finds_its_trace_from_the_directory_in_which_the_tool_runs() {
+    let dir = folder_of_examples();
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    std::fs::write(
+        dir.path().join("sub/s.toml"),
+        "schema_version = 1\nname = \"s\"\n\n[title]\nen = \"S\"\nzh = \"S\"\n\n[about]\nen = \"S.\"\n\
+         zh = \"S.\"\n\n[workload]\ntrace = \"azure.csv\"\n\n[settings]\nmax_num_seqs = 4\nchunk = 256\n\
+         step_time = \"base=8ms\"\n\n[[variants]]\nname = \"v\"\n",
+    )
+    .unwrap();
+    let text = run_in(dir.path(), &["sim", "--scenario", "sub/s.toml"]);
+    assert!(text.contains("3 injected = 3 completed"), "{text}");
+}
