@@ -15,78 +15,20 @@
     reason = "a test's helpers fail and report as its tests do"
 )]
 
+#[path = "common/tables.rs"]
+mod tables;
+
 use std::collections::HashMap;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 
 use queueing::{
     Mg1, Mm1, Mmc, Queue, QueueError, ServiceMoments, WaitDistribution, erlang_b, erlang_c,
     ln_erlang_b, ln_erlang_c,
 };
+use tables::{Row, rows};
 
-/// A row of a table, by column.
-struct Row {
-    line: String,
-    cells: HashMap<String, String>,
-}
-
-impl Row {
-    fn text(&self, column: &str) -> &str {
-        self.cells.get(column).map_or_else(|| panic!("no column {column}"), String::as_str)
-    }
-
-    /// The number in a column; `None` where it is empty, which means undefined.
-    fn get(&self, column: &str) -> Option<f64> {
-        match self.text(column) {
-            "" => None,
-            text => Some(text.parse().unwrap_or_else(|e| panic!("{column} {text}: {e}"))),
-        }
-    }
-
-    fn number(&self, column: &str) -> f64 {
-        self.get(column).unwrap_or_else(|| panic!("{column} is empty in {}", self.line))
-    }
-
-    fn servers(&self) -> u64 {
-        self.text("c").parse().unwrap()
-    }
-}
-
-/// The rows of the excerpt in this crate, and of the whole table if it is at hand.
-fn rows(name: &str) -> Vec<Row> {
-    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut rows = read(&crate_dir.join("tests/data").join(name));
-    let data = std::env::var_os("GOODPUT_DATA")
-        .map_or_else(|| crate_dir.join("../../../shared/data"), PathBuf::from);
-    let whole = data.join("queueing").join(name);
-    if whole.is_file() {
-        rows.extend(read(&whole));
-    } else {
-        // Written past the test runner's capture, so that a plain run shows it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "only the excerpt of {name}: {} is not there (set GOODPUT_DATA)",
-            whole.display()
-        );
-    }
-    assert!(!rows.is_empty(), "{name} holds no row");
-    rows
-}
-
-fn read(path: &Path) -> Vec<Row> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut lines = text.lines();
-    let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
-    lines
-        .map(|line| Row {
-            line: line.to_owned(),
-            cells: columns
-                .iter()
-                .zip(line.split(','))
-                .map(|(c, v)| ((*c).into(), v.into()))
-                .collect(),
-        })
-        .collect()
+/// The number of servers of a row.
+fn servers(row: &Row) -> u64 {
+    row.text("c").parse().unwrap()
 }
 
 /// The worst error of one quantity over a table.
@@ -135,7 +77,7 @@ fn erlang_holds_its_digits_from_one_to_a_thousand_million_servers() {
     let mut likely = [Worst::new("B > 1e-12", 1e-14), Worst::new("its C", 1e-14)];
     for name in ["erlang.csv", "erlang_huge.csv"] {
         for row in rows(name) {
-            let (c, a) = (row.servers(), row.number("a"));
+            let (c, a) = (servers(&row), row.number("a"));
             let b = row.number("erlang_b");
             let got = erlang_b(c, a).unwrap();
             all[0].see(&row, got, b, 0.0);
@@ -168,7 +110,7 @@ fn mmc_means_hold_their_digits() {
         ["Lq", "Wq", "L", "W", "P0"].map(|what| Worst::new(what, 2e-13));
     for row in rows("erlang.csv") {
         let Some(want) = row.get("lq") else { continue };
-        let queue = Mmc::new(row.number("a"), 1.0, row.servers()).unwrap();
+        let queue = Mmc::new(row.number("a"), 1.0, servers(&row)).unwrap();
         lq.see(&row, queue.lq(), want, 0.0);
         wq.see(&row, queue.wq(), row.number("wq_mu1"), 0.0);
         l.see(&row, queue.l(), row.number("l"), 0.0);
@@ -187,9 +129,9 @@ fn mmc_quantiles_hold_their_digits() {
     let [mut wait, mut response] = ["Wq(p)", "W(p)"].map(|what| Worst::new(what, 1e-12));
     for row in rows("mmc_wait_quantiles.csv") {
         let (a, p) = (row.number("a"), row.number("p"));
-        let queue = Mmc::new(a, 1.0, row.servers()).unwrap();
+        let queue = Mmc::new(a, 1.0, servers(&row)).unwrap();
         let want = row.number("wq_quantile_mu1");
-        let scale = 1.0 / (row.servers() as f64 - a);
+        let scale = 1.0 / (servers(&row) as f64 - a);
         let zero = if want < 1e-12 * scale { 1e-14 * scale } else { 0.0 };
         wait.see(&row, queue.wq_quantile(p).unwrap(), want, zero);
         response.see(&row, queue.w_quantile(p).unwrap(), row.number("w_quantile_mu1"), 0.0);
@@ -203,7 +145,7 @@ fn mmc_tails_hold_their_digits() {
     let [mut wait, mut response] = ["P(Wq>t)", "P(W>t)"].map(|what| Worst::new(what, 1e-12));
     for row in rows("mmc_wait_tails.csv") {
         let t = row.number("t_mu1");
-        let queue = Mmc::new(row.number("a"), 1.0, row.servers()).unwrap();
+        let queue = Mmc::new(row.number("a"), 1.0, servers(&row)).unwrap();
         wait.see(&row, queue.wq_sf(t).unwrap(), row.number("p_wq_gt_t"), 0.0);
         response.see(&row, queue.w_sf(t).unwrap(), row.number("p_w_gt_t"), 0.0);
     }

@@ -12,6 +12,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// A row of a table, by column.
@@ -53,7 +54,12 @@ pub fn rows(name: &str) -> Vec<Row> {
     if whole.is_file() {
         rows.extend(read(&whole));
     } else {
-        eprintln!("only the excerpt of {name}: the whole is not there (set GOODPUT_DATA)");
+        // Written past the test runner's capture, so that a plain run shows it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "only the excerpt of {name}: {} is not there (set GOODPUT_DATA)",
+            whole.display()
+        );
     }
     assert!(!rows.is_empty(), "{name} holds no row");
     rows
