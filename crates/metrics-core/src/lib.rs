@@ -32,6 +32,7 @@ pub mod scheduling;
 pub mod sizing;
 pub mod slo;
 pub mod summary;
+pub mod table;
 pub mod throughput;
 pub mod timeline;
 pub mod units;
