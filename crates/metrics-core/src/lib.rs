@@ -31,12 +31,14 @@ pub mod roofline;
 pub mod scheduling;
 pub mod sizing;
 pub mod slo;
+pub mod steady;
 pub mod summary;
 pub mod table;
 pub mod throughput;
 pub mod timeline;
 pub mod units;
 pub mod utilization;
+pub mod validity;
 
 pub use error::{Error, Result};
 pub use latency::RequestMetrics;
