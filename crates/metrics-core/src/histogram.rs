@@ -213,7 +213,7 @@ impl Histogram {
     /// [`Error::Contradiction`] if their bounds differ: such histograms do not add up, and their
     /// percentiles do not average.
     pub fn plus(&self, other: &Self) -> Result<Self> {
-        self.with(other, "add up", |a, b| a.checked_add(b), |a, b| a + b)
+        self.with(other, "add up", u64::checked_add, |a, b| a + b)
     }
 
     /// What was observed since `earlier`.
@@ -224,7 +224,7 @@ impl Histogram {
     /// in between, or the two were given in the wrong order.
     pub fn since(&self, earlier: &Self) -> Result<Self> {
         // Differences of large sums can miss 0 by their rounding.
-        self.with(earlier, "differ", |a, b| a.checked_sub(b), |a, b| (a - b).max(0.0))
+        self.with(earlier, "differ", u64::checked_sub, |a, b| (a - b).max(0.0))
     }
 
     fn with(
@@ -310,8 +310,9 @@ mod tests {
         ) {
             let h = observed(&BOUNDS, &values);
             values.sort_by(f64::total_cmp);
-            let rank = ((q * values.len() as f64).ceil().max(1.0)) as usize;
-            let truth = values[rank - 1];
+            let n = values.len() as f64;
+            let truth = values.iter().enumerate().find(|(i, _)| q * n <= *i as f64 + 1.0).unwrap().1;
+            let truth = *truth;
             let range = h.quantile(q).unwrap().unwrap();
             prop_assert!(range.low <= truth && range.high.is_none_or(|x| truth <= x));
             if let Some(x) = h.point(q).unwrap() {

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | `vllm` | [result of `vllm bench serve`](crate::vllm) | a JSON object with `model_id` and `num_prompts` |
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
+//! | `prometheus` | [what an engine's `/metrics` answers](crate::prometheus) | a first line `# HELP`, `# TYPE` or a sample, without a column map |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
 //! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
 
@@ -22,6 +23,7 @@ use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::input::{Head, Input, unreadable};
 use crate::json;
+use crate::prometheus::Prometheus;
 use crate::run::Run;
 use crate::timeline::Timelines;
 use crate::vllm::Vllm;
@@ -34,6 +36,8 @@ pub enum Format {
     Vllm,
     /// Our own timelines, one JSON object a line.
     Timeline,
+    /// What an engine's `/metrics` answers.
+    Prometheus,
     /// A log with one JSON object a line.
     GenericJsonl,
     /// A table with a header.
@@ -42,7 +46,8 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::Vllm, Self::Timeline, Self::GenericJsonl, Self::GenericCsv];
+    pub const ALL: [Self; 5] =
+        [Self::Vllm, Self::Timeline, Self::Prometheus, Self::GenericJsonl, Self::GenericCsv];
 
     /// The name that selects it.
     #[must_use]
@@ -50,6 +55,7 @@ impl Format {
         match self {
             Self::Vllm => "vllm",
             Self::Timeline => "goodput",
+            Self::Prometheus => "prometheus",
             Self::GenericJsonl => "jsonl",
             Self::GenericCsv => "csv",
         }
@@ -61,6 +67,7 @@ impl Format {
         match self {
             Self::Vllm => "vllm bench serve result",
             Self::Timeline => "goodput timelines",
+            Self::Prometheus => "Prometheus metrics",
             Self::GenericJsonl => "JSON lines",
             Self::GenericCsv => "CSV",
         }
@@ -117,7 +124,7 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub static READERS: &[&dyn Reader] = &[&Vllm, &Timelines, &GenericJsonl, &GenericCsv];
+pub static READERS: &[&dyn Reader] = &[&Vllm, &Timelines, &Prometheus, &GenericJsonl, &GenericCsv];
 
 /// Reads a file by its path.
 ///
