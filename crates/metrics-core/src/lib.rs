@@ -22,6 +22,7 @@ pub mod expr;
 pub mod format;
 pub mod goodput;
 pub mod grammar;
+pub mod histogram;
 pub mod interval;
 pub mod latency;
 pub mod metric;

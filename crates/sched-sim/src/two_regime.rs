@@ -289,6 +289,13 @@ mod tests {
             "pure:base=1ms",
         ];
         let lines: Vec<String> = texts.iter().map(|t| said(t)).collect();
-        insta::assert_snapshot!(lines.join("\n"));
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        step time `decode:base=1ms`: expected both regimes, `decode:…; mixed:…`
+        step time `decode:base=1ms`: expected each regime once
+        step time `decode:… with prefill or attention`: expected base, decode and context: a pure decode step has no prompt
+        step time `comm=1us`: expected comm=1us/token
+        step time `extra=1us`: expected decode:…, mixed:…, overhead=…, comm=…/token or floor=…
+        step time `pure:base=1ms`: expected decode:… or mixed:…
+        ");
     }
 }

@@ -10,6 +10,7 @@
 //! | `vllm` | [result of `vllm bench serve`](crate::vllm) | a JSON object with `model_id` and `num_prompts` |
 //! | `sglang` | [result of `sglang.bench_serving`](crate::sglang) | a JSON object with `total_output_tokens_retokenized`, or `server_info` and `dataset_name` |
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
+//! | `prometheus` | [what an engine's `/metrics` answers](crate::prometheus) | a first line `# HELP`, `# TYPE` or a sample, without a column map |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
 //! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
 
@@ -23,6 +24,7 @@ use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::input::{Head, Input, unreadable};
 use crate::json;
+use crate::prometheus::Prometheus;
 use crate::run::Run;
 use crate::sglang::Sglang;
 use crate::timeline::Timelines;
@@ -38,6 +40,8 @@ pub enum Format {
     Sglang,
     /// Our own timelines, one JSON object a line.
     Timeline,
+    /// What an engine's `/metrics` answers.
+    Prometheus,
     /// A log with one JSON object a line.
     GenericJsonl,
     /// A table with a header.
@@ -46,8 +50,14 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 5] =
-        [Self::Vllm, Self::Sglang, Self::Timeline, Self::GenericJsonl, Self::GenericCsv];
+    pub const ALL: [Self; 6] = [
+        Self::Vllm,
+        Self::Sglang,
+        Self::Timeline,
+        Self::Prometheus,
+        Self::GenericJsonl,
+        Self::GenericCsv,
+    ];
 
     /// The name that selects it.
     #[must_use]
@@ -56,6 +66,7 @@ impl Format {
             Self::Vllm => "vllm",
             Self::Sglang => "sglang",
             Self::Timeline => "goodput",
+            Self::Prometheus => "prometheus",
             Self::GenericJsonl => "jsonl",
             Self::GenericCsv => "csv",
         }
@@ -68,6 +79,7 @@ impl Format {
             Self::Vllm => "vllm bench serve result",
             Self::Sglang => "sglang.bench_serving result",
             Self::Timeline => "goodput timelines",
+            Self::Prometheus => "Prometheus metrics",
             Self::GenericJsonl => "JSON lines",
             Self::GenericCsv => "CSV",
         }
@@ -124,7 +136,8 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub static READERS: &[&dyn Reader] = &[&Vllm, &Sglang, &Timelines, &GenericJsonl, &GenericCsv];
+pub static READERS: &[&dyn Reader] =
+    &[&Vllm, &Sglang, &Timelines, &Prometheus, &GenericJsonl, &GenericCsv];
 
 /// Reads a file by its path.
 ///

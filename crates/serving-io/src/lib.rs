@@ -20,6 +20,7 @@
 //! - [`sglang`]: results of `sglang.bench_serving`
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
+//! - [`prometheus`]: an engine's `/metrics`
 //! - [`trace`]: what arrived, as a workload of the simulator
 //! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times
 
@@ -35,6 +36,7 @@ pub mod generic;
 pub mod input;
 mod json;
 pub mod preset;
+pub mod prometheus;
 mod rows;
 pub mod run;
 pub mod scenario;

@@ -9,7 +9,7 @@ use serving_io::scenario::Scenario;
 use serving_io::trace::{TraceFormat, TraceMap, TraceOptions, read_trace};
 use serving_io::{ColumnMap, Format, Options, read};
 
-const VALID: [&str; 10] = [
+const VALID: [&str; 11] = [
     include_str!("data/vllm-0.33.0/nodetail.json"),
     r#"{"model_id": "m", "num_prompts": 2, "request_rate": "inf", "duration": 2.0, "completed": 2,
        "input_lens": [10, 10], "output_lens": [3, 1], "ttfts": [0.5, 0.25], "itls": [[0.25, 0.1], []],
@@ -25,6 +25,7 @@ const VALID: [&str; 10] = [
        "duration": 2.0, "completed": 2, "total_output_tokens": 9, "total_output_tokens_retokenized": 4,
        "mean_ttft_ms": NaN, "cache_report": {"x": 1}, "input_lens": [1, 1], "output_lens": [3, 6],
        "ttfts": [0.5, 0.25], "itls": [[0.25, 0.1], []], "errors": ["", ""], "cached_tokens": [0, null]}"#,
+    "# TYPE vllm:x histogram\nvllm:request_queue_time_seconds_bucket{le=\"0.3\",model_name=\"m\"} 2\nvllm:request_queue_time_seconds_bucket{le=\"+Inf\",model_name=\"m\"} 3.0 5 # {t=\"a\\\"\"} 1 2\nvllm:request_queue_time_seconds_sum{model_name=\"m\"} 1\nvllm:request_queue_time_seconds_count{model_name=\"m\"} 3\nvllm:num_requests_running NaN\n# EOF\n",
 ];
 
 const TRACES: [&str; 4] = [
