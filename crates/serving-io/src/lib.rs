@@ -17,11 +17,16 @@
 //!
 //! - [`detect`]: the way in, and how a format is told
 //! - [`vllm`]: results of `vllm bench serve`
+//! - [`aiperf`]: results of AIPerf
+//! - [`guidellm`]: results of GuideLLM
+//! - [`inference_perf`]: results of inference-perf
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 //! - [`trace`]: what arrived, as a workload of the simulator
 //! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times
 
+pub mod aiperf;
+mod artifacts;
 pub mod columns;
 mod config;
 mod csv_table;
@@ -29,8 +34,11 @@ mod decimal;
 pub mod detect;
 pub mod error;
 pub mod generic;
+pub mod guidellm;
+pub mod inference_perf;
 pub mod input;
 mod json;
+mod node;
 pub mod preset;
 mod rows;
 pub mod run;

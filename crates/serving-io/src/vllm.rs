@@ -70,6 +70,7 @@ use crate::detect::{Format, Options, Reader};
 use crate::error::{IoError, Place, Result, input_of, shown};
 use crate::input::{Head, Input};
 use crate::json::{self, COUNT, number, quoted, whole};
+use crate::rows::{note_client_delay, note_gap_kind};
 use crate::run::{Clock, Column, Counts, Declared, RequestRate, Run, RunDuration, Tool, Values};
 
 /// The reader of this format.
@@ -606,7 +607,7 @@ fn requests(at: &Place, d: &Document, run: &mut Run) -> Result<()> {
         run.columns.push(Column { name: "client_delay_s".to_owned(), values });
         // With an infinite rate everything is due at once, and the wait says nothing.
         if run.declared.request_rate != Some(RequestRate::Infinite) {
-            note_client_delay(times, run);
+            note_client_delay(run);
         }
     }
     if let Some(errors) = &d.errors {
@@ -775,44 +776,9 @@ fn note_gaps(d: &Document, n: usize, per_token: bool, run: &mut Run) {
     if d.itls.is_none() || d.output_lens.is_none() {
         return;
     }
-    if per_token {
-        let text = "every answer has exactly one gap fewer than tokens, so the gaps are taken as \
-                    gaps between tokens; a chunk with two tokens beside an empty one would go unseen";
-        run.note("gaps-look-per-token", &["itl"], text.to_owned());
-        return;
-    }
-    let (mut gaps, mut due, mut differ, mut completed) = (0_usize, 0_u64, 0, 0);
-    for row in (0..n).map(|i| Row::new(d, i)).filter(Row::completed) {
-        let (g, t) = (row.gaps.map_or(0, <[f64]>::len), row.output.unwrap_or(0));
-        gaps += g;
-        due = due.saturating_add(t.saturating_sub(1));
-        differ += usize::from(t.saturating_sub(1) != g as u64);
-        completed += 1;
-    }
-    if 0 < differ {
-        let text = format!(
-            "another number of gaps than tokens - 1 in {differ} of {} ({gaps} gaps, {due} due): \
-             the gaps are between chunks of the stream, not between tokens",
-            things(completed, "answer")
-        );
-        run.note("gaps-per-chunk", &["itl"], text);
-    }
-}
-
-/// Says how long requests waited in the client, if it is more than its own overhead.
-fn note_client_delay(times: &[f64], run: &mut Run) {
-    /// A client that sends at once needs well under this.
-    const OVERHEAD: f64 = 0.01;
-    let longest = times.iter().copied().fold(0.0, f64::max);
-    let late = times.iter().filter(|&&t| OVERHEAD < t).count();
-    if 0 < late {
-        let text = format!(
-            "sent more than 10 ms after it was due: {late} of {}, at most {longest:.3} s; TTFT \
-             and E2E count from sending and do not hold this wait (column client_delay_s)",
-            things(times.len() as u64, "request")
-        );
-        run.note("client-delay", &["ttft", "e2e_latency", "goodput"], text);
-    }
+    let answers = (0..n).map(|i| Row::new(d, i)).filter(Row::completed);
+    let counts = answers.map(|r| (r.gaps.map_or(0, <[f64]>::len) as u64, r.output.unwrap_or(0)));
+    note_gap_kind(run, per_token, counts);
 }
 
 fn note_decided(decided: &Decided, d: &Document, run: &mut Run) {

@@ -9,7 +9,7 @@ use serving_io::scenario::Scenario;
 use serving_io::trace::{TraceFormat, TraceMap, TraceOptions, read_trace};
 use serving_io::{ColumnMap, Format, Options, read};
 
-const VALID: [&str; 9] = [
+const VALID: [&str; 16] = [
     include_str!("data/vllm-0.33.0/nodetail.json"),
     r#"{"model_id": "m", "num_prompts": 2, "request_rate": "inf", "duration": 2.0, "completed": 2,
        "input_lens": [10, 10], "output_lens": [3, 1], "ttfts": [0.5, 0.25], "itls": [[0.25, 0.1], []],
@@ -18,6 +18,13 @@ const VALID: [&str; 9] = [
     "{\"ttft_ms\": 5, \"e2e_ms\": 7, \"outcome\": \"ok\"}\n{\"ttft_ms\": null, \"outcome\": 500}\n",
     "id,arrival_s,ttft_ms,tpot_ms,output_tokens,outcome\n\"a\",1.5,5,2,3,ok\n\"b\",2.5,,,0,error\n",
     "arrival_ns;first_token_ns;last_token_ns\n1700000000123456789;1700000000223456789;1700000000323456789\n",
+    r#"{"metadata": {"x_request_id": "a", "request_start_ns": 5, "credit_issued_ns": 4}, "metrics": {"time_to_first_token": {"value": 1.5, "unit": "ms"}, "request_latency": {"value": 2.5, "unit": "ms"}, "inter_chunk_latency": {"value": [1.0], "unit": "ms"}, "output_sequence_length": {"value": 2, "unit": "tokens"}}}"#,
+    "Metric,avg,min,max\nTime to First Token (ms),1.5,1,2\n\nMetric,Value\nRequest Count,5.00\n",
+    r#"{"aiperf_version": "0.13", "request_count": {"unit": "requests", "avg": 5}, "request_latency": {"unit": "ms", "avg": 1.5, "p99": 2}, "start_time": "2026-01-01T00:00:00.5", "end_time": "2026-01-01T00:00:02"}"#,
+    r#"{"metadata": {"guidellm_version": "0.8"}, "benchmarks": [{"config": {"strategy": {"type_": "constant", "rate": 5}}, "duration": 2.5, "metrics": {"request_latency": {"successful": {"mean": 1.5, "count": 1}}}, "requests": {"successful": [{"request_id": "a", "output_tokens": 2, "info": {"timings": {"targeted_start": 5.0, "request_start": 5.5, "first_token_iteration": 6.0, "last_token_iteration": 6.5}}}]}}]}"#,
+    "Run Info,Run Info,Timings,Time to First Token,Time to First Token\nRun ID,Run Index,Duration,Successful ms,Successful ms\n,,Sec,Mean,Percentiles\nx,0,2.5,1.5,\"[1,2,3,4,5,6,7,8,9,10,11]\"\n",
+    r#"[{"start_time": 1.0, "end_time": 2.0, "request": "", "info": {"input_tokens": 3, "response_metrics": {"output_tokens": 2, "output_token_times": [1.5, 1.75], "chunk_times": [1.5, 1.75], "server_usage": {"completion_tokens": 2}}}, "error": null}, {"start_time": 1.5, "end_time": 2.0, "request": "", "info": null, "error": {"error_type": "Timeout"}}]"#,
+    r#"{"benchmark_time_seconds": 1.5, "load_summary": {"count": 1, "requested_rate": 2}, "successes": {"count": 1, "latency": {"request_latency": {"mean": 1.5}, "time_to_first_token": {"mean": 0.5}, "time_per_output_token": {"mean": 0.05}}, "output_len": {"mean": 11}}, "failures": {"count": 0}}"#,
     "id,arrival_s,ttft_ms,input_tokens,output_tokens,outcome\na,1.5,5,2,3,ok\nb,1e1,5,2,1,ok\n",
     "{\"arrival_s\": 1.5e0, \"ttft_ms\": 5, \"input_tokens\": 2, \"output_tokens\": 3, \"outcome\": \"ok\"}\n",
     "{\"schema_version\": 1, \"kind\": \"goodput-timelines\", \"epoch_s\": 5.5}\n{\"id\": 1, \"arrival_ps\": \"12345\", \"ttft_s\": 1, \"input_tokens\": 1, \"output_tokens\": 2}\n",
@@ -92,7 +99,7 @@ proptest! {
 
     #[test]
     fn mutated_traces_are_answered(which in 0..TRACES.len() + 3, edits in edits(), cut in cut()) {
-        let text = TRACES.iter().chain(&VALID[6..]).nth(which).unwrap();
+        let text = TRACES.iter().chain(&VALID[13..]).nth(which).unwrap();
         traces_never_panic(&mutated(text, edits, cut));
     }
 
@@ -147,7 +154,7 @@ fn the_files_that_are_mutated_are_valid() {
     for text in VALID {
         read("f", Cursor::new(text.as_bytes().to_vec()), &Options::default()).unwrap();
     }
-    for text in TRACES.iter().chain(&VALID[6..]) {
+    for text in TRACES.iter().chain(&VALID[13..]) {
         read_trace("f", Cursor::new(text.as_bytes().to_vec()), &TraceOptions::default()).unwrap();
     }
     Scenario::parse("f", SCENARIO).unwrap();

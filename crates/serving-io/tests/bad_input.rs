@@ -74,7 +74,7 @@ fn files_that_are_no_text() {
     assert_snapshot!(say(b"PAR1\x15\x04"), @"f, byte 0: a Parquet file, expected UTF-8 text");
     assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early: is the file truncated?");
     let here = read_path(Path::new("tests"), &Options::default()).unwrap_err();
-    assert_snapshot!(here.to_string(), @"tests: is a directory, expected a file");
+    assert_snapshot!(here.to_string(), @"tests: is a directory without the files of a benchmark tool, expected a file or the directory that AIPerf or inference-perf leaves (profile_export.jsonl, per_request_lifecycle_metrics.json)");
     let nowhere = read_path(Path::new("tests/nowhere"), &Options::default()).unwrap_err();
     assert_snapshot!(nowhere.to_string(), @"tests/nowhere: cannot be read: No such file or directory (os error 2)");
 }
@@ -87,12 +87,12 @@ fn zstd_needs_its_feature() {
 
 #[test]
 fn content_of_no_known_format() {
-    assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
-    assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)"#);
-    assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
+    assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected vllm bench serve result (`vllm`), AIPerf result (`aiperf`), GuideLLM result (`guidellm`), inference-perf result (`inference-perf`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
+    assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected vllm bench serve result (`vllm`), AIPerf result (`aiperf`), GuideLLM result (`guidellm`), inference-perf result (`inference-perf`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)"#);
+    assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected vllm bench serve result (`vllm`), AIPerf result (`aiperf`), GuideLLM result (`guidellm`), inference-perf result (`inference-perf`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
     assert_snapshot!(say("{\"latency\": 1, \"n\": 2}"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     assert_snapshot!(say("latency,n\n1,2\n"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
-    assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `goodput`, `jsonl`, `csv`");
+    assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `aiperf`, `guidellm`, `inference-perf`, `goodput`, `jsonl`, `csv`");
 }
 
 #[test]
@@ -239,22 +239,6 @@ fn results_of_other_tools_are_named() {
         "an SGLang"
     );
     assert_eq!(tool("{\"duration\": 1, \"total_output_tokens_retokenized\": 5}"), "an SGLang");
-    assert_eq!(tool("{\"schema_version\": 1, \"aiperf_version\": \"0.13\"}"), "an AIPerf");
-    assert_eq!(tool("{\"metadata\": {\"credit_issued_ns\": 1}, \"metrics\": {}}"), "an AIPerf");
-    assert_eq!(tool("Metric,avg,min,max,sum,p1,p5\nx,1,1,1,1,1,1\n"), "an AIPerf");
-    assert_eq!(
-        tool("{\"metadata\": {\"guidellm_version\": \"0.8\"}, \"benchmarks\": []}"),
-        "a GuideLLM"
-    );
-    assert_eq!(tool("Run Info,Run Info,Timings\na,b,c\n"), "a GuideLLM");
-    assert_eq!(
-        tool("{\"load_summary\": {}, \"successes\": {}, \"failures\": {}}"),
-        "an inference-perf"
-    );
-    assert_eq!(
-        tool("[{\"start_time\": 1, \"end_time\": 2, \"request\": \"\", \"info\": {}}]"),
-        "an inference-perf"
-    );
     assert_eq!(tool("{\"name\": \"\", \"results_inter_token_latency_s_mean\": 1}"), "an llmperf");
     assert_eq!(
         tool("[\n {\"inter_token_latency_s\": 1, \"request_output_throughput_token_per_s\": 2}]"),
