@@ -59,10 +59,13 @@ pub(crate) fn read(directory: &Path, options: &Options) -> Result<ReadFile> {
         let runs = inference_perf::read_stage_files(&stages)?;
         let name = directory.display().to_string();
         let file = ReadFile { name, format: Format::InferencePerf, compression: None, runs };
-        return Ok(said(
-            file,
-            &format!("{} of the directory", things(stages.len() as u64, "stage file")),
-        ));
+        let mut text = format!("{} of the directory", things(stages.len() as u64, "stage file"));
+        let server = names.iter().filter(|n| n.ends_with(SERVER)).count() as u64;
+        if 0 < server {
+            let files = things(server, "file");
+            text.push_str(&format!("; {files} of the server's metrics (…{SERVER}) not read"));
+        }
+        return Ok(said(file, &text));
     }
     if let Some(found) = only(directory, &names, |n| n.ends_with(SUMMARY))? {
         return one(directory, &found, options);
@@ -74,6 +77,7 @@ pub(crate) fn read(directory: &Path, options: &Options) -> Result<ReadFile> {
 const REQUESTS: &str = "per_request_lifecycle_metrics.json";
 const STAGE: &str = "_lifecycle_metrics.json";
 const SUMMARY: &str = "summary_lifecycle_metrics.json";
+const SERVER: &str = "_prometheus_metrics.json";
 
 /// The stage files of inference-perf, by number.
 fn stages(directory: &Path, names: &[String]) -> Result<Vec<(u64, PathBuf)>> {

@@ -220,6 +220,12 @@ fn halved_figures_of_old_versions_are_named() {
     for folder in ["vllm", "vllm+chunking_and_prefix_caching", "vllm+v0_engine"] {
         let file = path(&root.join(folder));
         assert_eq!(file.runs.len(), 7);
+        let from = file.runs[0].notes.iter().find(|n| n.id == "read-from").unwrap();
+        assert_eq!(
+            from.text,
+            "7 stage files of the directory; 7 files of the server's metrics \
+             (…_prometheus_metrics.json) not read"
+        );
         for run in &file.runs {
             assert!(ids(run).contains(&"tpot-halved"), "{folder}: {:?}", run.notes);
             assert!(run.tool.age.as_deref().unwrap().contains("0.2"));
