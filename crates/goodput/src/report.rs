@@ -37,7 +37,8 @@ Examples:
 /// Arguments of `report`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Benchmark results or request logs; `-` reads standard input, .gz is read as it is.
+    /// Benchmark results, request logs, or the directory that AIPerf or inference-perf left; `-`
+    /// reads standard input, .gz is read as it is.
     #[arg(required_unless_present = "goodput", value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]

@@ -39,6 +39,13 @@ fn folder_of_examples() -> tempfile::TempDir {
             std::fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
         }
     }
+    let run = "rate15-fail";
+    let from = root().join("crates/serving-io/tests/data/aiperf-0.13.0").join(run);
+    std::fs::create_dir(dir.path().join(run)).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, dir.path().join(run).join(path.file_name().unwrap())).unwrap();
+    }
     dir
 }
 

@@ -9,20 +9,26 @@
 //! |---|---|---|
 //! | `vllm` | [result of `vllm bench serve`](crate::vllm) | a JSON object with `model_id` and `num_prompts` |
 //! | `sglang` | [result of `sglang.bench_serving`](crate::sglang) | a JSON object with `total_output_tokens_retokenized`, or `server_info` and `dataset_name` |
+//! | `aiperf` | [results of AIPerf](crate::aiperf) | JSON lines with `metadata` and `metrics`, a JSON object with `aiperf_version`, or a CSV that begins with `Metric,avg,min,max` |
+//! | `guidellm` | [results of GuideLLM](crate::guidellm) | a JSON object with `metadata` that holds `guidellm_version`, or a CSV that begins with `Run Info,Run Info,` |
+//! | `inference-perf` | [results of inference-perf](crate::inference_perf) | a JSON list whose elements have `start_time` and `end_time`, or a JSON object with `load_summary`, `successes` and `failures` |
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
 //! | `prometheus` | [what an engine's `/metrics` answers](crate::prometheus) | a first line `# HELP`, `# TYPE` or a sample, without a column map |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
 //! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::aiperf::Aiperf;
+use crate::artifacts;
 use crate::columns::{ColumnMap, nearly, valid_fields};
 use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 use crate::generic::{self, GenericCsv, GenericJsonl};
-use crate::input::{Head, Input, unreadable};
+use crate::guidellm::Guidellm;
+use crate::inference_perf::InferencePerf;
+use crate::input::{Head, Input, open};
 use crate::json;
 use crate::prometheus::Prometheus;
 use crate::run::Run;
@@ -38,6 +44,12 @@ pub enum Format {
     Vllm,
     /// Result of `sglang.bench_serving`.
     Sglang,
+    /// Result of AIPerf: records, summary or tables.
+    Aiperf,
+    /// Result of GuideLLM, JSON or CSV.
+    Guidellm,
+    /// Result of inference-perf: requests, stage or summary.
+    InferencePerf,
     /// Our own timelines, one JSON object a line.
     Timeline,
     /// What an engine's `/metrics` answers.
@@ -50,9 +62,12 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Vllm,
         Self::Sglang,
+        Self::Aiperf,
+        Self::Guidellm,
+        Self::InferencePerf,
         Self::Timeline,
         Self::Prometheus,
         Self::GenericJsonl,
@@ -65,6 +80,9 @@ impl Format {
         match self {
             Self::Vllm => "vllm",
             Self::Sglang => "sglang",
+            Self::Aiperf => "aiperf",
+            Self::Guidellm => "guidellm",
+            Self::InferencePerf => "inference-perf",
             Self::Timeline => "goodput",
             Self::Prometheus => "prometheus",
             Self::GenericJsonl => "jsonl",
@@ -78,6 +96,9 @@ impl Format {
         match self {
             Self::Vllm => "vllm bench serve result",
             Self::Sglang => "sglang.bench_serving result",
+            Self::Aiperf => "AIPerf result",
+            Self::Guidellm => "GuideLLM result",
+            Self::InferencePerf => "inference-perf result",
             Self::Timeline => "goodput timelines",
             Self::Prometheus => "Prometheus metrics",
             Self::GenericJsonl => "JSON lines",
@@ -136,21 +157,35 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub static READERS: &[&dyn Reader] =
-    &[&Vllm, &Sglang, &Timelines, &Prometheus, &GenericJsonl, &GenericCsv];
+pub static READERS: &[&dyn Reader] = &[
+    &Vllm,
+    &Sglang,
+    &Aiperf,
+    &Guidellm,
+    &InferencePerf,
+    &Timelines,
+    &Prometheus,
+    &GenericJsonl,
+    &GenericCsv,
+];
 
-/// Reads a file by its path.
+/// Reads a file by its path, or the directory that a tool left; [`ReadFile::name`] is then the file
+/// in it that was read, and the note `read-from` names it.
 ///
 /// # Errors
 ///
-/// [`IoError`]: a directory, a file that cannot be opened, or as [`read`].
+/// [`IoError`]: a directory without a tool's files, a file that cannot be opened, or as [`read`].
 pub fn read_path(path: &Path, options: &Options) -> Result<ReadFile> {
-    let name = path.display().to_string();
     if path.is_dir() {
-        return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
+        return artifacts::read(path, options);
     }
-    let file = File::open(path).map_err(|e| unreadable(&name, &e))?;
-    read(&name, file, options)
+    read_file(path, options)
+}
+
+/// Reads a file that is no directory.
+pub(crate) fn read_file(path: &Path, options: &Options) -> Result<ReadFile> {
+    let (name, input) = open(path)?;
+    read_input(&name, input, options)
 }
 
 /// Reads a file from any source; `name` is only used in messages.
@@ -172,7 +207,10 @@ pub fn read_path(path: &Path, options: &Options) -> Result<ReadFile> {
 /// # Ok::<(), serving_io::IoError>(())
 /// ```
 pub fn read(name: &str, reader: impl Read + 'static, options: &Options) -> Result<ReadFile> {
-    let input = Input::new(name, reader)?;
+    read_input(name, Input::new(name, reader)?, options)
+}
+
+fn read_input(name: &str, input: Input, options: &Options) -> Result<ReadFile> {
     let reader = reader_for(&input, options)?;
     let compression = input.compression;
     let runs = reader.read(input, options)?;
@@ -227,35 +265,12 @@ fn unknown(input: &Input) -> IoError {
 ///
 /// Told by keys that no other tool writes: their own names, or a combination.
 fn other_tool(head: &Head) -> Option<&'static str> {
-    const AIPERF: &str = "an AIPerf";
-    const GUIDELLM: &str = "a GuideLLM";
-    const INFERENCE_PERF: &str = "an inference-perf";
     const LLMPERF: &str = "an llmperf";
     let text = head.text.trim_start();
-    let first = head.first_line();
-    if first.starts_with("Metric,avg,min,max,sum,p1,") {
-        return Some(AIPERF);
-    }
-    if first.starts_with("Run Info,Run Info,") {
-        return Some(GUIDELLM);
-    }
     let listed = text.strip_prefix('[').map(|rest| json::outer_keys(rest.as_bytes()));
     let keys = listed.as_ref().unwrap_or(&head.keys);
     let has = |key: &str| keys.iter().any(|k| k == key);
     let all = |names: &[&str]| names.iter().all(|n| has(n));
-    if has("aiperf_version")
-        || (all(&["metadata", "metrics"]) && text.contains("\"credit_issued_ns\""))
-    {
-        return Some(AIPERF);
-    }
-    if has("metadata") && text.contains("\"guidellm_version\"") {
-        return Some(GUIDELLM);
-    }
-    if all(&["load_summary", "successes", "failures"])
-        || (listed.is_some() && all(&["start_time", "end_time", "request", "info"]))
-    {
-        return Some(INFERENCE_PERF);
-    }
     let of_llmperf = keys.iter().any(|k| k.starts_with("results_inter_token_latency_s"))
         || (all(&["inter_token_latency_s", "request_output_throughput_token_per_s"]));
     of_llmperf.then_some(LLMPERF)

@@ -58,8 +58,8 @@ impl fmt::Display for Place {
             write!(f, ", line {line}")?;
         }
         match (&self.key, self.index) {
-            (Some(key), Some(index)) => write!(f, ", `{}[{index}]`", shown(key)),
-            (Some(key), None) => write!(f, ", `{}`", shown(key)),
+            (Some(key), Some(index)) => write!(f, ", `{}[{index}]`", shown_key(key)),
+            (Some(key), None) => write!(f, ", `{}`", shown_key(key)),
             (None, Some(index)) => write!(f, ", index {index}"),
             (None, None) => Ok(()),
         }
@@ -104,10 +104,20 @@ impl<'a> Spot<'a> {
 /// A text of a file as it may stand in a one-line message: control characters escaped, cut at 60
 /// characters.
 pub(crate) fn shown(text: &str) -> String {
-    const LONGEST: usize = 60;
+    cut(text, 60)
+}
+
+/// A key as it may stand in a message: long enough for a path such as
+/// `benchmarks[0].requests.successful[0].info.timings.request_start`.
+fn shown_key(key: &str) -> String {
+    cut(key, 120)
+}
+
+/// A text with control characters escaped, cut at that many characters.
+fn cut(text: &str, longest: usize) -> String {
     let mut out = String::new();
     for (n, c) in text.chars().enumerate() {
-        if n == LONGEST {
+        if n == longest {
             out.push('…');
             break;
         }
@@ -171,10 +181,21 @@ pub enum IoError {
         reason: String,
     },
     /// A directory where a file is needed.
-    #[error("{at}: is a directory, expected a file")]
+    #[error(
+        "{at}: is a directory without the files of a benchmark tool, expected a file or {known}",
+        known = crate::artifacts::KNOWN
+    )]
     Directory {
         /// The directory.
         at: Box<Place>,
+    },
+    /// A directory with the results of several runs.
+    #[error("{at}: holds several results, expected one of {files}")]
+    SeveralRuns {
+        /// The directory.
+        at: Box<Place>,
+        /// The files.
+        files: String,
     },
     /// A file without content.
     #[error("{at}: is empty, expected {expected}")]
@@ -457,6 +478,7 @@ impl IoError {
         match self {
             Self::Unreadable { at, .. }
             | Self::Directory { at }
+            | Self::SeveralRuns { at, .. }
             | Self::Empty { at, .. }
             | Self::Encoding { at, .. }
             | Self::Compression { at, .. }

@@ -1,6 +1,8 @@
 //! Bytes of a file: unpacked, without byte order mark, looked at before they are read.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use crate::error::{IoError, Place, Result};
 use crate::json;
@@ -126,6 +128,14 @@ fn unpack_zstd(name: &str, _: Box<dyn BufRead>) -> Result<Box<dyn BufRead>> {
         found: "is compressed with zstd, which this build cannot unpack".to_owned(),
         expected: "a plain or gzip file, or a build with the feature `zstd`".to_owned(),
     })
+}
+
+/// Opens a file and looks at its beginning; says its name for messages.
+pub(crate) fn open(path: &Path) -> Result<(String, Input)> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|e| unreadable(&name, &e))?;
+    let input = Input::new(&name, file)?;
+    Ok((name, input))
 }
 
 /// What the system says about a read that failed.

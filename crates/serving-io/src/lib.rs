@@ -18,13 +18,18 @@
 //! - [`detect`]: the way in, and how a format is told
 //! - [`vllm`]: results of `vllm bench serve`
 //! - [`sglang`]: results of `sglang.bench_serving`
+//! - [`aiperf`]: results of AIPerf
+//! - [`guidellm`]: results of GuideLLM
+//! - [`inference_perf`]: results of inference-perf
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 //! - [`prometheus`]: an engine's `/metrics`
 //! - [`trace`]: what arrived, as a workload of the simulator
 //! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times
 
+pub mod aiperf;
 mod arrays;
+mod artifacts;
 pub mod columns;
 mod config;
 mod csv_table;
@@ -33,8 +38,11 @@ pub mod detect;
 mod document;
 pub mod error;
 pub mod generic;
+pub mod guidellm;
+pub mod inference_perf;
 pub mod input;
 mod json;
+mod node;
 pub mod preset;
 pub mod prometheus;
 mod rows;

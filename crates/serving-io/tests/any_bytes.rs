@@ -9,7 +9,7 @@ use serving_io::scenario::Scenario;
 use serving_io::trace::{TraceFormat, TraceMap, TraceOptions, read_trace};
 use serving_io::{ColumnMap, Format, Options, read};
 
-const VALID: [&str; 11] = [
+const VALID: &[&str] = &[
     include_str!("data/vllm-0.33.0/nodetail.json"),
     r#"{"model_id": "m", "num_prompts": 2, "request_rate": "inf", "duration": 2.0, "completed": 2,
        "input_lens": [10, 10], "output_lens": [3, 1], "ttfts": [0.5, 0.25], "itls": [[0.25, 0.1], []],
@@ -18,14 +18,33 @@ const VALID: [&str; 11] = [
     "{\"ttft_ms\": 5, \"e2e_ms\": 7, \"outcome\": \"ok\"}\n{\"ttft_ms\": null, \"outcome\": 500}\n",
     "id,arrival_s,ttft_ms,tpot_ms,output_tokens,outcome\n\"a\",1.5,5,2,3,ok\n\"b\",2.5,,,0,error\n",
     "arrival_ns;first_token_ns;last_token_ns\n1700000000123456789;1700000000223456789;1700000000323456789\n",
-    "id,arrival_s,ttft_ms,input_tokens,output_tokens,outcome\na,1.5,5,2,3,ok\nb,1e1,5,2,1,ok\n",
-    "{\"arrival_s\": 1.5e0, \"ttft_ms\": 5, \"input_tokens\": 2, \"output_tokens\": 3, \"outcome\": \"ok\"}\n",
-    "{\"schema_version\": 1, \"kind\": \"goodput-timelines\", \"epoch_s\": 5.5}\n{\"id\": 1, \"arrival_ps\": \"12345\", \"ttft_s\": 1, \"input_tokens\": 1, \"output_tokens\": 2}\n",
+    r#"{"metadata": {"x_request_id": "a", "request_start_ns": 5, "credit_issued_ns": 4}, "metrics": {"time_to_first_token": {"value": 1.5, "unit": "ms"}, "request_latency": {"value": 2.5, "unit": "ms"}, "inter_chunk_latency": {"value": [1.0], "unit": "ms"}, "output_sequence_length": {"value": 2, "unit": "tokens"}}}"#,
+    "Metric,avg,min,max\nTime to First Token (ms),1.5,1,2\n\nMetric,Value\nRequest Count,5.00\n",
+    r#"{"aiperf_version": "0.13", "request_count": {"unit": "requests", "avg": 5}, "request_latency": {"unit": "ms", "avg": 1.5, "p99": 2}, "start_time": "2026-01-01T00:00:00.5", "end_time": "2026-01-01T00:00:02"}"#,
+    r#"{"metadata": {"guidellm_version": "0.8"}, "benchmarks": [{"config": {"strategy": {"type_": "constant", "rate": 5}}, "duration": 2.5, "metrics": {"request_latency": {"successful": {"mean": 1.5, "count": 1}}}, "requests": {"successful": [{"request_id": "a", "output_tokens": 2, "info": {"timings": {"targeted_start": 5.0, "request_start": 5.5, "first_token_iteration": 6.0, "last_token_iteration": 6.5}}}]}}]}"#,
+    "Run Info,Run Info,Timings,Time to First Token,Time to First Token\nRun ID,Run Index,Duration,Successful ms,Successful ms\n,,Sec,Mean,Percentiles\nx,0,2.5,1.5,\"[1,2,3,4,5,6,7,8,9,10,11]\"\n",
+    r#"[{"start_time": 1.0, "end_time": 2.0, "request": "", "info": {"input_tokens": 3, "response_metrics": {"output_tokens": 2, "output_token_times": [1.5, 1.75], "chunk_times": [1.5, 1.75], "server_usage": {"completion_tokens": 2}}}, "error": null}, {"start_time": 1.5, "end_time": 2.0, "request": "", "info": null, "error": {"error_type": "Timeout"}}]"#,
+    r#"{"benchmark_time_seconds": 1.5, "load_summary": {"count": 1, "requested_rate": 2}, "successes": {"count": 1, "latency": {"request_latency": {"mean": 1.5}, "time_to_first_token": {"mean": 0.5}, "time_per_output_token": {"mean": 0.05}}, "output_len": {"mean": 11}}, "failures": {"count": 0}}"#,
     r#"{"backend": "sglang-oai", "dataset_name": "random", "request_rate": Infinity, "server_info": {},
        "duration": 2.0, "completed": 2, "total_output_tokens": 9, "total_output_tokens_retokenized": 4,
        "mean_ttft_ms": NaN, "cache_report": {"x": 1}, "input_lens": [1, 1], "output_lens": [3, 6],
        "ttfts": [0.5, 0.25], "itls": [[0.25, 0.1], []], "errors": ["", ""], "cached_tokens": [0, null]}"#,
     "# TYPE vllm:x histogram\nvllm:request_queue_time_seconds_bucket{le=\"0.3\",model_name=\"m\"} 2\nvllm:request_queue_time_seconds_bucket{le=\"+Inf\",model_name=\"m\"} 3.0 5 # {t=\"a\\\"\"} 1 2\nvllm:request_queue_time_seconds_sum{model_name=\"m\"} 1\nvllm:request_queue_time_seconds_count{model_name=\"m\"} 3\nvllm:num_requests_running NaN\n# EOF\n",
+    r#"[{"error_code": null, "error_msg": "", "ttft_s": 0.25, "end_to_end_latency_s": 0.5, "inter_token_latency_s": 0.1,
+       "number_output_tokens": 1, "number_input_tokens": 9}, {"error_code": 500, "end_to_end_latency_s": null}]"#,
+    r#"{"model": "m", "num_concurrent_requests": 4, "results_inter_token_latency_s_mean": 0.5, "results_x_min": "275"}"#,
+    include_str!("data/mlperf/mlperf_log_summary.txt"),
+    "num_users,errors,status,start_timestamp,n_input_tokens,n_output_tokens,latency_ms_per_token\n1,[],200,17,39,3,\"[10, 200, 50, 50]\"\n1,['x'],408,18,,,[10]\n",
+    "num_users,start_ms,input_tokens,output_tokens,first_event_ms,ttft_ms,e2e_ms\n1,17,39,3,10,210,310.0\n2,17,31,1,15,90,91.0\n",
+    "workload,qps,prompt_tokens,generation_tokens,ttft,generation_time,launch_time,finish_time\nchat,0.5,689.0,5.0,0.25,1.0,17.5,18.75\n",
+    "input_len,output_len,ttft_s,sum_itl_s,n_itl,error\n13,5,0.5,1.0,4,False\n9,0,0.0,0.0,0,False\n",
+];
+
+/// Logs that are results and traces alike.
+const BOTH: &[&str] = &[
+    "id,arrival_s,ttft_ms,input_tokens,output_tokens,outcome\na,1.5,5,2,3,ok\nb,1e1,5,2,1,ok\n",
+    "{\"arrival_s\": 1.5e0, \"ttft_ms\": 5, \"input_tokens\": 2, \"output_tokens\": 3, \"outcome\": \"ok\"}\n",
+    "{\"schema_version\": 1, \"kind\": \"goodput-timelines\", \"epoch_s\": 5.5}\n{\"id\": 1, \"arrival_ps\": \"12345\", \"ttft_s\": 1, \"input_tokens\": 1, \"output_tokens\": 2}\n",
 ];
 
 const TRACES: [&str; 4] = [
@@ -91,13 +110,14 @@ proptest! {
 
     /// Valid files with a few bytes replaced, removed or doubled, and cut somewhere.
     #[test]
-    fn mutated_files_are_answered(which in 0..VALID.len(), edits in edits(), cut in cut()) {
-        never_panics(&mutated(VALID[which], edits, cut));
+    fn mutated_files_are_answered(which in 0..VALID.len() + BOTH.len(), edits in edits(), cut in cut()) {
+        let text = VALID.iter().chain(BOTH).nth(which).unwrap();
+        never_panics(&mutated(text, edits, cut));
     }
 
     #[test]
     fn mutated_traces_are_answered(which in 0..TRACES.len() + 3, edits in edits(), cut in cut()) {
-        let text = TRACES.iter().chain(&VALID[6..9]).nth(which).unwrap();
+        let text = TRACES.iter().chain(BOTH).nth(which).unwrap();
         traces_never_panic(&mutated(text, edits, cut));
     }
 
@@ -149,10 +169,10 @@ fn mutated(text: &str, edits: Vec<Edit>, cut: Option<prop::sample::Index>) -> Ve
 
 #[test]
 fn the_files_that_are_mutated_are_valid() {
-    for text in VALID {
+    for text in VALID.iter().chain(BOTH) {
         read("f", Cursor::new(text.as_bytes().to_vec()), &Options::default()).unwrap();
     }
-    for text in TRACES.iter().chain(&VALID[6..9]) {
+    for text in TRACES.iter().chain(BOTH) {
         read_trace("f", Cursor::new(text.as_bytes().to_vec()), &TraceOptions::default()).unwrap();
     }
     Scenario::parse("f", SCENARIO).unwrap();
