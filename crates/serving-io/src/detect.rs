@@ -16,6 +16,7 @@
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
 //! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
+//! | `parquet` | [any Parquet table](crate::parquet_table), with the feature `parquet` | the bytes `PAR1` |
 
 use std::fs::File;
 use std::io::Read;
@@ -30,6 +31,7 @@ use crate::json;
 use crate::llm_pilot::LlmPilot;
 use crate::llmperf::Llmperf;
 use crate::mlperf::Mlperf;
+use crate::parquet_table::GenericParquet;
 use crate::run::Run;
 use crate::sglang::Sglang;
 use crate::tables::KnownTable;
@@ -58,11 +60,13 @@ pub enum Format {
     GenericJsonl,
     /// A table with a header.
     GenericCsv,
+    /// A Parquet table.
+    GenericParquet,
 }
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Vllm,
         Self::Sglang,
         Self::Llmperf,
@@ -72,6 +76,7 @@ impl Format {
         Self::Timeline,
         Self::GenericJsonl,
         Self::GenericCsv,
+        Self::GenericParquet,
     ];
 
     /// The name that selects it.
@@ -87,6 +92,7 @@ impl Format {
             Self::Timeline => "goodput",
             Self::GenericJsonl => "jsonl",
             Self::GenericCsv => "csv",
+            Self::GenericParquet => "parquet",
         }
     }
 
@@ -103,6 +109,7 @@ impl Format {
             Self::Timeline => "goodput timelines",
             Self::GenericJsonl => "JSON lines",
             Self::GenericCsv => "CSV",
+            Self::GenericParquet => "Parquet",
         }
     }
 }
@@ -167,6 +174,7 @@ pub static READERS: &[&dyn Reader] = &[
     &Timelines,
     &GenericJsonl,
     &GenericCsv,
+    &GenericParquet,
 ];
 
 /// Reads a file by its path.

@@ -39,6 +39,7 @@ mod json;
 pub mod llm_pilot;
 pub mod llmperf;
 pub mod mlperf;
+pub mod parquet_table;
 pub mod preset;
 mod rows;
 pub mod run;

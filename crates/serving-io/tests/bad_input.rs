@@ -71,7 +71,6 @@ fn files_that_are_no_text() {
     assert_snapshot!(say([0x89, b'P', 0, 1]), @"f, byte 2: a zero byte, as in a binary file, expected UTF-8 text");
     assert_snapshot!(say([b'a', b',', 0xc3, b'\n']), @"f, byte 2: byte 0xc3, expected UTF-8 text");
     assert_snapshot!(say([0xff, 0xfe, b'{', 0]), @"f, byte 0: a UTF-16 byte order mark, expected UTF-8 text");
-    assert_snapshot!(say(b"PAR1\x15\x04"), @"f, byte 0: a Parquet file, expected UTF-8 text");
     assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early: is the file truncated?");
     let here = read_path(Path::new("tests"), &Options::default()).unwrap_err();
     assert_snapshot!(here.to_string(), @"tests: is a directory, expected a file");
@@ -85,14 +84,20 @@ fn zstd_needs_its_feature() {
     assert_snapshot!(say([0x28, 0xb5, 0x2f, 0xfd, 0, 0]), @"f: is compressed with zstd, which this build cannot unpack, expected a plain or gzip file, or a build with the feature `zstd`");
 }
 
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_needs_its_feature() {
+    assert_snapshot!(say(b"PAR1\x15\x04"), @"f: is a Parquet file, which this build cannot read, expected CSV or JSON lines, or a build with the feature `parquet`");
+}
+
 #[test]
 fn content_of_no_known_format() {
-    assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`");
-    assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`"#);
-    assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`");
+    assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`, `parquet`");
+    assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`, `parquet`"#);
+    assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`, `parquet`");
     assert_snapshot!(say("{\"latency\": 1, \"n\": 2}"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     assert_snapshot!(say("latency,n\n1,2\n"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
-    assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`");
+    assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `sglang`, `llmperf`, `mlperf`, `llm-pilot`, `table`, `goodput`, `jsonl`, `csv`, `parquet`");
 }
 
 #[test]
