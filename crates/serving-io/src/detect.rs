@@ -12,10 +12,15 @@
 //! | `aiperf` | [results of AIPerf](crate::aiperf) | JSON lines with `metadata` and `metrics`, a JSON object with `aiperf_version`, or a CSV that begins with `Metric,avg,min,max` |
 //! | `guidellm` | [results of GuideLLM](crate::guidellm) | a JSON object with `metadata` that holds `guidellm_version`, or a CSV that begins with `Run Info,Run Info,` |
 //! | `inference-perf` | [results of inference-perf](crate::inference_perf) | a JSON list whose elements have `start_time` and `end_time`, or a JSON object with `load_summary`, `successes` and `failures` |
+//! | `llmperf` | [result of llmperf](crate::llmperf) | a list of objects with `end_to_end_latency_s` and `number_output_tokens`, or an object with `results_inter_token_latency_s…` |
+//! | `mlperf` | [summary of MLPerf's loadgen](crate::mlperf) | the title `MLPerf Results Summary` |
+//! | `llm-pilot` | [measurements of LLM-Pilot](crate::llm_pilot) | a CSV header with `latency_ms_per_token`, or `first_event_ms` and `ttft_ms` |
+//! | `table` | [CSV tables of known layouts](crate::tables) | their headers, without a column map |
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
 //! | `prometheus` | [what an engine's `/metrics` answers](crate::prometheus) | a first line `# HELP`, `# TYPE` or a sample, without a column map |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
 //! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
+//! | `parquet` | [any Parquet table](crate::parquet_table), with the feature `parquet` | the bytes `PAR1` |
 
 use std::io::Read;
 use std::path::Path;
@@ -30,9 +35,14 @@ use crate::guidellm::Guidellm;
 use crate::inference_perf::InferencePerf;
 use crate::input::{Head, Input, open};
 use crate::json;
+use crate::llm_pilot::LlmPilot;
+use crate::llmperf::Llmperf;
+use crate::mlperf::Mlperf;
+use crate::parquet_table::GenericParquet;
 use crate::prometheus::Prometheus;
 use crate::run::Run;
 use crate::sglang::Sglang;
+use crate::tables::KnownTable;
 use crate::timeline::Timelines;
 use crate::vllm::Vllm;
 
@@ -50,6 +60,14 @@ pub enum Format {
     Guidellm,
     /// Result of inference-perf: requests, stage or summary.
     InferencePerf,
+    /// Result of llmperf.
+    Llmperf,
+    /// Summary of MLPerf's loadgen.
+    Mlperf,
+    /// Measurements of LLM-Pilot.
+    LlmPilot,
+    /// A CSV table of a known layout.
+    KnownTable,
     /// Our own timelines, one JSON object a line.
     Timeline,
     /// What an engine's `/metrics` answers.
@@ -58,20 +76,27 @@ pub enum Format {
     GenericJsonl,
     /// A table with a header.
     GenericCsv,
+    /// A Parquet table.
+    GenericParquet,
 }
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::Vllm,
         Self::Sglang,
         Self::Aiperf,
         Self::Guidellm,
         Self::InferencePerf,
+        Self::Llmperf,
+        Self::Mlperf,
+        Self::LlmPilot,
+        Self::KnownTable,
         Self::Timeline,
         Self::Prometheus,
         Self::GenericJsonl,
         Self::GenericCsv,
+        Self::GenericParquet,
     ];
 
     /// The name that selects it.
@@ -83,10 +108,15 @@ impl Format {
             Self::Aiperf => "aiperf",
             Self::Guidellm => "guidellm",
             Self::InferencePerf => "inference-perf",
+            Self::Llmperf => "llmperf",
+            Self::Mlperf => "mlperf",
+            Self::LlmPilot => "llm-pilot",
+            Self::KnownTable => "table",
             Self::Timeline => "goodput",
             Self::Prometheus => "prometheus",
             Self::GenericJsonl => "jsonl",
             Self::GenericCsv => "csv",
+            Self::GenericParquet => "parquet",
         }
     }
 
@@ -99,10 +129,15 @@ impl Format {
             Self::Aiperf => "AIPerf result",
             Self::Guidellm => "GuideLLM result",
             Self::InferencePerf => "inference-perf result",
+            Self::Llmperf => "llmperf result",
+            Self::Mlperf => "MLPerf loadgen summary",
+            Self::LlmPilot => "LLM-Pilot measurements",
+            Self::KnownTable => "table of a known layout",
             Self::Timeline => "goodput timelines",
             Self::Prometheus => "Prometheus metrics",
             Self::GenericJsonl => "JSON lines",
             Self::GenericCsv => "CSV",
+            Self::GenericParquet => "Parquet",
         }
     }
 }
@@ -111,10 +146,10 @@ impl FromStr for Format {
     type Err = IoError;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| IoError::UnknownFormatName {
-            name: shown(name),
-            known: listed(Self::ALL.map(Self::name)),
-        })
+        Self::ALL
+            .into_iter()
+            .find(|f| f.name() == name)
+            .ok_or_else(|| IoError::UnknownFormatName { name: shown(name), known: formats() })
     }
 }
 
@@ -163,10 +198,15 @@ pub static READERS: &[&dyn Reader] = &[
     &Aiperf,
     &Guidellm,
     &InferencePerf,
+    &Llmperf,
+    &Mlperf,
+    &LlmPilot,
+    &KnownTable,
     &Timelines,
     &Prometheus,
     &GenericJsonl,
     &GenericCsv,
+    &GenericParquet,
 ];
 
 /// Reads a file by its path, or the directory that a tool left; [`ReadFile::name`] is then the file
@@ -236,10 +276,7 @@ fn unknown(input: &Input) -> IoError {
     }
     if head.is_json_object() && head.keys.is_empty() {
         let found = "a JSON object without a key".to_owned();
-        return IoError::UnknownFormat { at, found, expected: formats() };
-    }
-    if let Some(tool) = other_tool(head) {
-        return IoError::OtherTool { at, tool, reads: formats() };
+        return IoError::UnknownFormat { at, found, expected: format!("one of {}", formats()) };
     }
     if head.is_json_object() && head.whole && json::ends_early(&head.text) {
         let line = head.text.lines().count() as u64;
@@ -258,26 +295,10 @@ fn unknown(input: &Input) -> IoError {
         return IoError::NothingMapped { at, columns, example: shown(&example), valid };
     }
     let found = format!("begins with `{}`", shown(head.first_line().trim()));
-    IoError::UnknownFormat { at, found, expected: formats() }
-}
-
-/// The tool that writes such a file, with its article, where no reader reads it.
-///
-/// Told by keys that no other tool writes: their own names, or a combination.
-fn other_tool(head: &Head) -> Option<&'static str> {
-    const LLMPERF: &str = "an llmperf";
-    let text = head.text.trim_start();
-    let listed = text.strip_prefix('[').map(|rest| json::outer_keys(rest.as_bytes()));
-    let keys = listed.as_ref().unwrap_or(&head.keys);
-    let has = |key: &str| keys.iter().any(|k| k == key);
-    let all = |names: &[&str]| names.iter().all(|n| has(n));
-    let of_llmperf = keys.iter().any(|k| k.starts_with("results_inter_token_latency_s"))
-        || (all(&["inter_token_latency_s", "request_output_throughput_token_per_s"]));
-    of_llmperf.then_some(LLMPERF)
+    IoError::UnknownFormat { at, found, expected: format!("one of {}", formats()) }
 }
 
 /// The formats, for a message.
 fn formats() -> String {
-    let names = Format::ALL.map(|f| format!("{} (`{}`)", f.title(), f.name()));
-    names.join(", ")
+    listed(Format::ALL.map(Format::name))
 }

@@ -236,18 +236,6 @@ pub enum IoError {
         /// The known formats.
         expected: String,
     },
-    /// A result of a known tool that no reader reads.
-    #[error(
-        "{at}: looks like {tool} result, which this version does not read yet; it reads {reads}"
-    )]
-    OtherTool {
-        /// The file.
-        at: Box<Place>,
-        /// The tool with its article.
-        tool: &'static str,
-        /// What can be read.
-        reads: String,
-    },
     /// A column or key that is no field but nearly one, which is in no other column.
     #[error(
         "{at}: no field is called so, did you mean `{meant}`? Rename it, or say with `--map` what \
@@ -483,7 +471,6 @@ impl IoError {
             | Self::Encoding { at, .. }
             | Self::Compression { at, .. }
             | Self::UnknownFormat { at, .. }
-            | Self::OtherTool { at, .. }
             | Self::Misspelt { at, .. }
             | Self::FieldTwice { at, .. }
             | Self::Truncated { at, .. }

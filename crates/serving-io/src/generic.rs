@@ -126,7 +126,7 @@ pub(crate) fn columns_of(head: &Head) -> Option<Vec<String>> {
 }
 
 /// One value of a row.
-enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     /// Text without a type, as CSV has it; empty is unknown.
     Bare(Cow<'a, str>),
     /// A JSON value.
@@ -173,16 +173,23 @@ impl Cell<'_> {
 
 /// Which column of the file holds a field.
 #[derive(Clone, Debug)]
-struct Slot {
-    target: Target,
-    column: String,
+pub(crate) struct Slot {
+    pub(crate) target: Target,
+    pub(crate) column: String,
 }
 
 /// The mapped columns, by field.
 #[derive(Clone, Debug, Default)]
-struct Slots([Option<Slot>; Field::ALL.len()]);
+pub(crate) struct Slots([Option<Slot>; Field::ALL.len()]);
 
 impl Slots {
+    /// Maps a column.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn set(&mut self, slot: Slot) {
+        let field = slot.target.field;
+        self.0[field.slot()] = Some(slot);
+    }
+
     fn get(&self, field: Field) -> Option<&Slot> {
         self.0[field.slot()].as_ref()
     }
@@ -275,13 +282,13 @@ fn outcome_words() -> String {
 }
 
 /// A row's values by field.
-type Cells<'a> = [Option<Cell<'a>>; Field::ALL.len()];
+pub(crate) type Cells<'a> = [Option<Cell<'a>>; Field::ALL.len()];
 
 /// One row on its way to a timeline.
-struct RowReader<'a> {
-    row: Spot<'a>,
-    slots: &'a Slots,
-    cells: &'a Cells<'a>,
+pub(crate) struct RowReader<'a> {
+    pub(crate) row: Spot<'a>,
+    pub(crate) slots: &'a Slots,
+    pub(crate) cells: &'a Cells<'a>,
 }
 
 impl RowReader<'_> {
@@ -360,7 +367,7 @@ impl RowReader<'_> {
     }
 
     /// The timeline of the row.
-    fn timeline(&self, line: u64, decided: &mut Decided) -> Result<RequestTimeline> {
+    pub(crate) fn timeline(&self, line: u64, decided: &mut Decided) -> Result<RequestTimeline> {
         let mut f = TimelineFields {
             id: self.id(line)?,
             arrival: self.time(Field::Arrival)?,
@@ -419,7 +426,7 @@ impl RowReader<'_> {
 }
 
 /// Rows that can say afterwards what was decided.
-trait Source: Iterator<Item = Result<Row>> {
+pub(crate) trait Source: Iterator<Item = Result<Row>> {
     fn decided(&self) -> Decided;
     fn slots(&self) -> &Slots;
     /// Columns that have no field's name, where names decide.
@@ -429,7 +436,7 @@ trait Source: Iterator<Item = Result<Row>> {
 }
 
 /// Reads all rows into one run.
-fn collect(name: &str, mut rows: impl Source) -> Result<Vec<Run>> {
+pub(crate) fn collect(name: &str, mut rows: impl Source) -> Result<Vec<Run>> {
     let mut run = Run { line: 1, ..Run::default() };
     let mut ids = Ids::default();
     while let Some(row) = rows.next() {
@@ -581,7 +588,7 @@ impl Source for CsvRows {
 }
 
 /// The columns whose names are fields.
-fn map_by_names(name: &str, line: u64, columns: &[String]) -> Result<ColumnMap> {
+pub(crate) fn map_by_names(name: &str, line: u64, columns: &[String]) -> Result<ColumnMap> {
     let mut map = ColumnMap::default();
     let mut telling = false;
     for column in columns {

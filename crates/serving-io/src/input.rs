@@ -10,6 +10,9 @@ use crate::json;
 /// How much of a file is looked at to tell its format.
 const HEAD: usize = 1 << 16;
 
+/// The first bytes of a Parquet file.
+const PARQUET: &[u8] = b"PAR1";
+
 /// A file's content, unpacked, with its beginning looked at.
 pub struct Input {
     /// The file's name as the user gave it.
@@ -31,6 +34,8 @@ pub struct Head {
     /// The keys of the first JSON object, if the file begins with one; of its outermost level, and
     /// only those within the head.
     pub keys: Vec<String>,
+    /// Whether it is that of a Parquet file; there is no text then.
+    pub parquet: bool,
 }
 
 impl Head {
@@ -79,6 +84,10 @@ impl Input {
                 expected: "benchmark results or a request log".to_owned(),
             });
         }
+        if bytes.starts_with(PARQUET) {
+            let head = Head { whole, parquet: true, ..Head::default() };
+            return Ok(Self { name: name.to_owned(), compression, head, reader });
+        }
         if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
             bytes.drain(..3);
             let mut mark = [0; 3];
@@ -86,7 +95,7 @@ impl Input {
         }
         let text = text_of(name, bytes, whole)?;
         let keys = json::outer_keys(text.as_bytes());
-        let head = Head { text, whole, keys };
+        let head = Head { text, whole, keys, parquet: false };
         Ok(Self { name: name.to_owned(), compression, head, reader })
     }
 
@@ -99,6 +108,14 @@ impl Input {
         let mut bytes = Vec::new();
         self.reader.read_to_end(&mut bytes).map_err(|e| unreadable(&self.name, &e))?;
         text_of(&self.name, bytes, true)
+    }
+
+    /// All bytes, whatever they are.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn into_bytes(mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.reader.read_to_end(&mut bytes).map_err(|e| unreadable(&self.name, &e))?;
+        Ok(bytes)
     }
 
     /// The content line by line.
@@ -172,7 +189,7 @@ fn text_of(name: &str, bytes: Vec<u8>, whole: bool) -> Result<String> {
     for (magic, found) in [
         (&[0xff, 0xfe][..], "a UTF-16 byte order mark"),
         (&[0xfe, 0xff], "a UTF-16 byte order mark"),
-        (b"PAR1", "a Parquet file"),
+        (PARQUET, "a Parquet file"),
         (b"PK\x03\x04", "a zip archive"),
     ] {
         if bytes.starts_with(magic) {

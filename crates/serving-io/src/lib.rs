@@ -21,6 +21,7 @@
 //! - [`aiperf`]: results of AIPerf
 //! - [`guidellm`]: results of GuideLLM
 //! - [`inference_perf`]: results of inference-perf
+//! - [`llmperf`], [`mlperf`], [`llm_pilot`]: results of these tools; [`tables`]: CSV of known layouts
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 //! - [`prometheus`]: an engine's `/metrics`
@@ -38,11 +39,16 @@ pub mod detect;
 mod document;
 pub mod error;
 pub mod generic;
+mod grid;
 pub mod guidellm;
 pub mod inference_perf;
 pub mod input;
 mod json;
+pub mod llm_pilot;
+pub mod llmperf;
+pub mod mlperf;
 mod node;
+pub mod parquet_table;
 pub mod preset;
 pub mod prometheus;
 mod rows;
@@ -50,6 +56,7 @@ pub mod run;
 pub mod scenario;
 pub mod sglang;
 pub mod simulation;
+pub mod tables;
 pub mod timeline;
 pub mod trace;
 pub mod vllm;

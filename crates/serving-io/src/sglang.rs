@@ -55,6 +55,12 @@
 //! - **Not streamed.** If no completed request has a gap though some have several tokens, the time
 //!   in `ttfts` is that of the whole answer: it is E2E, and TTFT is unknown (note `not-streamed`).
 //! - **A figure that is not finite** is left out (note `figures-not-finite`).
+//!
+//! [`Counts`]: crate::run::Counts
+//! [`Declared`]: crate::run::Declared
+//! [`Declared::metadata`]: crate::run::Declared::metadata
+//! [`Declared::model`]: crate::run::Declared::model
+//! [`Declared::request_rate`]: crate::run::Declared::request_rate
 
 use metrics_core::format::things;
 use metrics_core::timeline::{GapKind, TimelineFields};

@@ -271,6 +271,11 @@ fn empty(at: Box<Place>) -> IoError {
 fn unknown(input: &Input) -> IoError {
     let at = Box::new(Place::file(&input.name));
     let head = &input.head;
+    if head.parquet {
+        let found = "is a Parquet file, which is read as requests and not as a trace".to_owned();
+        let expected = "CSV or JSON lines".to_owned();
+        return IoError::Compression { at, found, expected };
+    }
     if head.text.trim().is_empty() {
         return empty(at);
     }
