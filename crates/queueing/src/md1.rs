@@ -55,6 +55,30 @@ impl Md1 {
         let (wq, service) = (self.wq(), self.service());
         wq * wq + self.utilization() / self.p0() * service / 3.0 * service
     }
+
+    /// Variance of the response time: that of the wait, as service is constant.
+    #[must_use]
+    pub fn var_w(&self) -> f64 {
+        self.var_wq()
+    }
+
+    /// Variance of the number that wait.
+    #[must_use]
+    pub fn var_nq(&self) -> f64 {
+        crate::mg1::counted(self.lambda(), self.var_wq(), self.lq())
+    }
+
+    /// Variance of the number in the system.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        crate::mg1::counted(self.lambda(), self.var_w(), self.l())
+    }
+
+    /// Mean wait of the jobs that wait: D / (2 (1 − ρ)).
+    #[must_use]
+    pub fn wq_given_wait(&self) -> f64 {
+        0.5 * self.service() / self.p0()
+    }
 }
 
 impl Queue for Md1 {

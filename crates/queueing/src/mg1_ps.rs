@@ -88,6 +88,12 @@ impl Mg1Ps {
         (2.0 + self.rho) / (1.0 + self.idle) * (self.mean / self.idle) * (self.mean / self.idle)
     }
 
+    /// Variance of the number in the system: ρ / (1 − ρ)², whatever the law of the service.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        self.rho / self.idle / self.idle
+    }
+
     /// Probability that more than `n` jobs are in the system: ρ^(n + 1).
     ///
     /// # Errors

@@ -45,6 +45,18 @@ impl MmInf {
         self.lambda / self.mu
     }
 
+    /// Variance of the number in the system: λ / μ, as of any Poisson number.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        self.offered_load()
+    }
+
+    /// Variance of the response time, which is the service: 1 / μ².
+    #[must_use]
+    pub fn var_w(&self) -> f64 {
+        1.0 / self.mu / self.mu
+    }
+
     /// Probability of at most `n` jobs, and of more, each with its digits.
     fn tails(&self, n: f64) -> (f64, f64) {
         let a = self.offered_load();
