@@ -55,9 +55,12 @@ pub mod mph1;
 mod numeric;
 mod places;
 pub mod plan;
+#[cfg(feature = "catalog")]
+pub mod profile;
 mod quadrature;
 mod search;
 pub mod service;
+pub mod shape;
 pub mod stability;
 mod tail;
 mod waits;

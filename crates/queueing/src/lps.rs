@@ -578,6 +578,12 @@ impl Autoscaler {
         self.max_batch
     }
 
+    /// Most requests that wait.
+    #[must_use]
+    pub fn max_queue(&self) -> u64 {
+        self.max_queue
+    }
+
     /// The same server with another limit on its batch.
     ///
     /// # Errors

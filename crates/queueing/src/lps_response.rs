@@ -102,7 +102,7 @@ impl LpsStateDependent {
         }
         let mut chain = Chain::new(self, waiting as usize)?;
         let states = (waiting * waiting / 2 + waiting + self.slots()) as f64;
-        let jumps = (WORK / states).min(4e6) as u32;
+        let jumps = (WORK / states).min(1e6) as u32;
         let tail = Tail::of_jumps(chain.clock, (chain.mass(), 0.0), 1e-30, jumps, || {
             let gone = chain.jump();
             (chain.mass(), gone)

@@ -184,7 +184,7 @@ impl Mg1 {
     pub fn wq_given_wait(&self) -> f64 {
         if self.rho == 0.0 {
             // The limit of ever fewer arrivals: the rest of the service that one meets.
-            return self.service.mean * (1.0 + self.service.scv) / 2.0;
+            return 0.5 * self.service.mean * (1.0 + self.service.scv);
         }
         self.wq() / self.rho
     }

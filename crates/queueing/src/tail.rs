@@ -80,8 +80,11 @@ impl Tail {
         if k <= last {
             return (self.left[k as usize], self.gone[k as usize]);
         }
-        let left = self.left[self.left.len() - 1] * self.factor.powf(k - last);
-        (left, 1.0 - left)
+        // What is gone adds up: 1 − left would be below 0 where the mass is all there, but for
+        // rounding.
+        let (left, gone) = (self.left[self.left.len() - 1], self.gone[self.gone.len() - 1]);
+        let stays = self.factor.powf(k - last);
+        (left * stays, gone + left * (1.0 - stays))
     }
 
     /// Survival and distribution function.
@@ -95,7 +98,7 @@ impl Tail {
         if last + 12.0 * tilted.sqrt() + 60.0 < tilted {
             let slow = (-jumps * (1.0 - self.factor) - last * self.factor.ln()).exp();
             let left = self.left[self.left.len() - 1] * slow;
-            return (left, 1.0 - left);
+            return (left.min(1.0), (1.0 - left).max(0.0));
         }
         let mode = jumps.floor();
         let at_mode = poisson(mode, jumps);

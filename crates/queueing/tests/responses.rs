@@ -41,7 +41,7 @@ fn simpson(end: f64, steps: u32, f: impl Fn(f64) -> f64) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// With n servers' rates for n jobs, sharing is M/M/c with room K: wait and response are its own.
     #[test]
@@ -167,6 +167,50 @@ proptest! {
         let (d1, dc) = (Md1::new(rho, 1.0).unwrap(), Mdc::new(rho, 1.0, 1).unwrap());
         close(d1.var_nq(), dc.var_nq(), 1e-10)?;
         close(d1.var_n(), dc.var_n(), 1e-10)?;
+    }
+}
+
+/// Any bit pattern, with the odd ones more often than one in 2^52.
+fn anything() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        4 => any::<u64>().prop_map(f64::from_bits),
+        4 => 1e-3..1e3_f64,
+        1 => prop::sample::select(vec![0.0, -0.0, 1.0, f64::NAN, f64::INFINITY, 1e-50, 1e50, 5e-324, -1.0]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever goes in: a value from 0 on, a typed error, never NaN, never a panic.
+    #[test]
+    fn no_input_gives_nan_or_a_panic((x, y, z, t) in (anything(), anything(), anything(), anything()), (c, n) in (any::<u64>(), any::<u64>())) {
+        let sound = |what: &str, v: f64| {
+            prop_assert!(0.0 <= v, "{what} of {x} {y} {z} {t} {c} {n}: {v}");
+            Ok(())
+        };
+        let mut values = Vec::new();
+        let few = c % 50;
+        if let Ok(q) = ErlangA::new(x, y, few, z) {
+            values.extend([q.w_sf(t), q.w_cdf(t), q.w_quantile(t), q.wq_quantile(t), q.served_within(t)]);
+            values.extend([Ok(q.var_n()), Ok(q.var_nq())]);
+        }
+        if let Ok(q) = MmcK::new(x, y, few, few.saturating_add(n % 70_000)) {
+            values.extend([q.var_n(), q.var_nq(), q.var_w(), q.var_wq()].map(Ok));
+        }
+        if let Ok(q) = MmcN::new(x, y, few, n % 200) {
+            values.extend([q.var_n(), q.var_nq(), q.var_w(), q.var_wq()].map(Ok));
+        }
+        // A response takes as many jumps as rates are apart: rates alike, and a load of any size.
+        if let Ok(q) = LpsStateDependent::new(x.min(1e6), &[1.0, 1.5], Some(n % 8)) {
+            values.push(Ok(q.var_n()));
+            if let Ok(r) = q.response() {
+                values.extend([r.w_sf(t), r.w_cdf(t), r.w_quantile(t), Ok(r.mean())]);
+            }
+        }
+        for value in values.into_iter().flatten() {
+            sound("value", value)?;
+        }
     }
 }
 
