@@ -52,9 +52,9 @@ enum Command {
     /// Simulate a workload or a trace under one or several settings.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<sim::Arguments>),
-    /// What queueing theory says: Little, M/M/1, M/M/c, M/G/1, Erlang B and C.
+    /// What queueing theory says: thirty models and laws, percentiles, curves, inverse problems.
     #[command(after_help = queue::EXAMPLES)]
-    Queue(queue::Arguments),
+    Queue(Box<queue::Arguments>),
     /// What a figure is: formula, units, source, code path, with your numbers put in.
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Arguments),

@@ -34,8 +34,9 @@ pub struct Arguments {
     with: Vec<String>,
 }
 
+/// A language on the command line.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Lang {
+pub enum Lang {
     /// English.
     #[default]
     En,

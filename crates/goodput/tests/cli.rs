@@ -195,8 +195,31 @@ fn the_examples_of_every_help_page_run() {
         "queue little",
         "queue mm1",
         "queue mmc",
-        "queue mg1",
+        "queue mmck",
+        "queue mminf",
+        "queue finite-source",
+        "queue engset",
+        "queue erlang-a",
         "queue erlang",
+        "queue gim1",
+        "queue mg1",
+        "queue tokens",
+        "queue md1",
+        "queue mdc",
+        "queue mph1",
+        "queue priority",
+        "queue ps",
+        "queue lps",
+        "queue autoscaler",
+        "queue batch",
+        "queue bulk",
+        "queue batch-arrivals",
+        "queue closed",
+        "queue birth-death",
+        "queue ggc",
+        "queue stability",
+        "queue burst",
+        "queue plan",
         "queue required",
         "queue demand",
         "",
@@ -224,7 +247,7 @@ fn the_examples_of_every_help_page_run() {
         }
         assert!(before < examples, "`goodput {command} --help` has no example");
     }
-    assert!(20 <= examples, "only {examples} examples were found");
+    assert!(60 <= examples, "only {examples} examples were found");
 }
 
 #[test]
