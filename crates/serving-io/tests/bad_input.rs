@@ -87,12 +87,12 @@ fn zstd_needs_its_feature() {
 
 #[test]
 fn content_of_no_known_format() {
-    assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
-    assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)"#);
-    assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
+    assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), Prometheus metrics (`prometheus`), JSON lines (`jsonl`), CSV (`csv`)");
+    assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), Prometheus metrics (`prometheus`), JSON lines (`jsonl`), CSV (`csv`)"#);
+    assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), Prometheus metrics (`prometheus`), JSON lines (`jsonl`), CSV (`csv`)");
     assert_snapshot!(say("{\"latency\": 1, \"n\": 2}"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     assert_snapshot!(say("latency,n\n1,2\n"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
-    assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `goodput`, `jsonl`, `csv`");
+    assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `goodput`, `prometheus`, `jsonl`, `csv`");
 }
 
 #[test]
