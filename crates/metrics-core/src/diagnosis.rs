@@ -68,6 +68,19 @@ pub enum Upper<Q> {
     Open,
 }
 
+impl<Q> Ends<Q> {
+    /// Every percentile is known exactly.
+    #[must_use]
+    pub const fn exact() -> Self {
+        Self {
+            p50: Upper::Exact,
+            p99: Upper::Exact,
+            baseline_p50: Upper::Exact,
+            baseline_p99: Upper::Exact,
+        }
+    }
+}
+
 impl<Q: Quantity> Upper<Q> {
     /// The upper end in the unit of `low`, infinite if nothing bounds it.
     fn of(self, low: f64) -> f64 {
