@@ -35,7 +35,7 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Lang {
+pub enum Lang {
     /// English.
     #[default]
     En,

@@ -1288,6 +1288,13 @@ impl Observations {
         }
     }
 
+    /// Whether there is a value or a trend of it now.
+    #[must_use]
+    pub fn has(&self, operand: Operand) -> bool {
+        let r = self.reading(operand, &Tolerance::default());
+        r.current.is_some() || r.trend.is_some()
+    }
+
     /// Asks one row: a group that fails rules it out, then a contradiction, then what is missing.
     fn ask(&self, row: &Row, t: &Tolerance) -> Answer {
         let (mut yes, mut no, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
