@@ -47,7 +47,7 @@ impl Sources {
             let from = self.result(result, servers.is_empty())?;
             self.tell(&mut seen, &from, format!("{prefix}{}", result.name), kind(&result.run));
         }
-        if let Some((name, snapshot)) = self.server(&servers)? {
+        if let Some((name, snapshot)) = Self::server(&servers)? {
             let from = self.snapshot(&snapshot)?;
             if let Some(result) = results.first() {
                 self.compare(result, &snapshot);
@@ -104,7 +104,7 @@ impl Sources {
     }
 
     /// One snapshot, or the difference of two.
-    fn server(&self, servers: &[Loaded]) -> Result<Option<(String, Snapshot)>> {
+    fn server(servers: &[Loaded]) -> Result<Option<(String, Snapshot)>> {
         let of = |l: &Loaded| l.run.server.as_deref().cloned().map(|s| (l.name.clone(), s));
         match servers {
             [] => Ok(None),
