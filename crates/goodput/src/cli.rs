@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, diff, explain, queue, report, sim};
+use crate::{check, diagnose, diff, explain, queue, report, sim};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -15,6 +15,7 @@ const EXIT_CODES: &str = "\
 Examples:
   goodput report result.json --slo 'ttft<200ms,tpot<50ms'
   goodput check new.json --base old.json --no-regress 5%
+  goodput diagnose result.json metrics.txt --goodput ttft:200 tpot:50
   goodput sim --max-num-seqs 16,64
   goodput queue mmc --rate 8/s --service 200ms --servers 3
   goodput explain tpot
@@ -49,6 +50,9 @@ enum Command {
     /// Two runs side by side: what changed, and whether it is more than chance.
     #[command(after_help = diff::EXAMPLES)]
     Diff(diff::Arguments),
+    /// From symptoms to a cause and the first action, with the evidence that decided.
+    #[command(after_help = diagnose::EXAMPLES)]
+    Diagnose(Box<diagnose::Arguments>),
     /// Simulate a workload or a trace under one or several settings.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<sim::Arguments>),
@@ -89,6 +93,11 @@ impl Cli {
                 text
             }
             Command::Diff(arguments) => diff::run(&arguments, format)?,
+            Command::Diagnose(arguments) => {
+                let (text, answer) = diagnose::run(&arguments, format)?;
+                code = answer;
+                text
+            }
             Command::Report(arguments) => report::run(&arguments, format)?,
             Command::Sim(arguments) => sim::run(&arguments, format)?,
             Command::Queue(arguments) => queue::run(&arguments, format)?,

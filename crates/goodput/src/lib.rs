@@ -4,6 +4,7 @@
 
 mod check;
 mod cli;
+mod diagnose;
 mod diff;
 mod explain;
 mod gate;

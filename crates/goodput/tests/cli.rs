@@ -40,7 +40,11 @@ fn folder_of_examples() -> tempfile::TempDir {
     };
     copy("rate20-fail.json", "result.json");
     copy("rate20-fail.json", "a.json");
+    copy("../prometheus/vllm-0.33.0.metrics.txt", "metrics.txt");
+    copy("../prometheus/vllm-0.33.0.metrics.txt", "before.txt");
+    copy("../prometheus/vllm-0.33.0.metrics.txt", "after.txt");
     copy("closed-c8.json", "b.json");
+    copy("closed-c8.json", "good.json");
     for (i, name) in ["old", "new", "before", "after", "o1", "o2", "n1", "n2"].iter().enumerate() {
         copy(
             if i % 2 == 0 { "closed-c8.json" } else { "rate20-fail.json" },
@@ -188,6 +192,7 @@ fn the_examples_of_every_help_page_run() {
         "report",
         "check",
         "diff",
+        "diagnose",
         "sim",
         "queue",
         "explain",
@@ -238,7 +243,8 @@ fn the_examples_of_every_help_page_run() {
                 .unwrap();
             let error = String::from_utf8_lossy(&shell.stderr);
             // A gate may answer no: only a question that cannot be read is a broken example.
-            let gate = line.contains("goodput check") && matches!(shell.status.code(), Some(1 | 3));
+            let answers = ["goodput check", "goodput diagnose"].iter().any(|c| line.contains(c));
+            let gate = answers && matches!(shell.status.code(), Some(1 | 3));
             assert!(
                 (shell.status.success() || gate) && error.is_empty(),
                 "`{line}` failed: {error}"

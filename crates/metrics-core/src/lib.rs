@@ -27,6 +27,7 @@ pub mod interval;
 pub mod latency;
 pub mod metric;
 pub mod model;
+pub mod observe;
 pub mod report;
 pub mod roofline;
 pub mod scheduling;
