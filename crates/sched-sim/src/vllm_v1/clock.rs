@@ -248,6 +248,13 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
             if until.is_some_and(|until| until <= self.run.now) {
                 return Ok(None);
             }
+            if !self.scheduler.has_unfinished() && self.stopped().is_none() {
+                // With nothing left to do, what is in flight is taken in before the next arrivals
+                // are. vLLM then schedules once more, to tell its workers who is over.
+                self.drain(observer)?;
+                let plan = self.scheduler.schedule();
+                self.scheduler.update_from_output(plan);
+            }
             self.deliver();
             self.cancel_due();
             let waiting = self.scheduler.num_waiting() as u64;
@@ -256,10 +263,6 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
                 return Ok(Some(end));
             }
             if !self.scheduler.has_unfinished() {
-                self.drain(observer)?;
-                // vLLM schedules once more, to tell its workers who is over; it takes no time.
-                let plan = self.scheduler.schedule();
-                self.scheduler.update_from_output(plan);
                 match self.next_arrival() {
                     // What is left belongs to other replicas, or has to be submitted yet.
                     None => return Ok(until.is_none().then_some(RunEnd::Completed)),
