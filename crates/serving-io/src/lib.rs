@@ -27,6 +27,7 @@ mod config;
 mod csv_table;
 mod decimal;
 pub mod detect;
+pub mod engine;
 pub mod error;
 pub mod generic;
 pub mod input;
