@@ -17,7 +17,7 @@
 //! let resolved = options.resolve(Some(&machine))?;
 //! assert_eq!(resolved.config.max_num_batched_tokens, 8192);
 //! // 0.92 of 79.65 GiB less 14.96 GiB of weights, in blocks of 16 · 128 KiB.
-//! assert_eq!(resolved.config.num_blocks, 29_861);
+//! assert_eq!(resolved.config.num_blocks, 29_858);
 //! # Ok::<(), serving_io::IoError>(())
 //! ```
 

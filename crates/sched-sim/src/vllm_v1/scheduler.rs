@@ -79,6 +79,22 @@ pub enum Rejection {
     },
 }
 
+impl Rejection {
+    /// Why, without the number of the request.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::EmptyPrompt { .. } => "the prompt must have at least 1 token, got 0".to_owned(),
+            Self::PromptTooLong { prompt, max_model_len, .. } => format!(
+                "the prompt must be shorter than max_model_len, which is {max_model_len}, to leave \
+                 room for one token of the answer; got {prompt} tokens"
+            ),
+            Self::NoOutput { .. } => "max_tokens must be at least 1, got 0".to_owned(),
+            Self::DuplicateId { .. } => "another request of this id is not over".to_owned(),
+        }
+    }
+}
+
 /// What happened since the scheduler was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
