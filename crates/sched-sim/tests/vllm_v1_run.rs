@@ -128,7 +128,7 @@ fn both<'w, T: StepTime + Clone>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40_000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     /// Skipping agrees with asking in every step, bit for bit, and the books balance.
     #[test]

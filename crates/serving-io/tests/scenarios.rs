@@ -128,11 +128,11 @@ fn fault(old: &str, new: &str) -> String {
 #[test]
 fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
-    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `step_time`, `slo`, `rate_scale`");
+    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `engine`, `step_time`, `slo`, `rate_scale`");
     assert_snapshot!(fault("chunk = 128\n", ""), @"s.toml, line 13, `settings`: no `chunk`: give it in [settings] or in each variant");
     assert_snapshot!(fault("chunk = 128", "chunk = 0"), @"s.toml, line 15, `chunk`: found 0, expected 1 to 4294967295");
     assert_snapshot!(fault("chunk = 128", "chunk = \"128\""), @r#"s.toml, line 15, `chunk`: invalid type: string "128", expected a whole number of at least 0"#);
-    assert_snapshot!(fault("chunk = 128", "chunk = 128\npolicy = \"fifo\""), @"s.toml, line 16, `policy`: found fifo, expected a policy: `decode-first`");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\npolicy = \"fifo\""), @"s.toml, line 16, `policy`: found fifo, expected a policy: `decode-first`, `vllm-v1`");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
     assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
