@@ -413,7 +413,8 @@ impl EngineOptions {
         let gib = memory.map_or(0.0, |m| m.get() / GIB);
         let a100 = machine.is_some_and(|m| m.a100_or_gb10);
         config = config.with_gpu_defaults(gib, a100, Usage::ApiServer);
-        if memory.is_none() {
+        let limits = ["max_num_seqs", "max_num_batched_tokens"];
+        if memory.is_none() && limits.iter().any(|name| self.get(name).is_none()) {
             notes.push(format!(
                 "max_num_batched_tokens {} and max_num_seqs {} where not given: vLLM's defaults for \
                  a small GPU, as none is known",

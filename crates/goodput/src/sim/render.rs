@@ -37,7 +37,7 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 fn settings(s: &Setting) -> [(&'static str, String); 7] {
     [
         ("variant", s.name.clone().unwrap_or_default()),
-        ("policy", policy_name(s)),
+        ("policy", policy_name(s, |_| true)),
         ("max_num_seqs", or_dash(s.max_num_seqs)),
         ("chunk", or_dash(s.chunk)),
         ("rate_scale", format::value(s.rate_scale.factor())),
@@ -46,10 +46,11 @@ fn settings(s: &Setting) -> [(&'static str, String); 7] {
     ]
 }
 
-/// The policy with the options that were given to it.
-fn policy_name(s: &Setting) -> String {
+/// The policy with the options that were given to it, as far as they are `shown`.
+fn policy_name(s: &Setting, shown: impl Fn(&(&'static str, String)) -> bool) -> String {
     let mut name = s.policy.clone();
-    for (option, value) in s.engine.given().iter().filter(|g| g.0 != "max_num_seqs") {
+    let given = s.engine.given().iter().filter(|g| g.0 != "max_num_seqs" && shown(g));
+    for (option, value) in given {
         name.push_str(&format!(" {option}={value}"));
     }
     name
@@ -388,6 +389,14 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
         .unwrap_or_default();
     let all: Vec<[(&str, String); 7]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    // Of the options given to a policy, those that all runs share are not repeated in each row.
+    let mut all = all;
+    for (run, set) in answer.runs.iter().zip(&mut all) {
+        let shared = |given: &(&str, String)| {
+            answer.runs.iter().all(|r| r.setting.engine.given().contains(given))
+        };
+        set[1].1 = policy_name(&run.setting, |given| !shared(given));
+    }
     let varies = |i: usize| all.iter().any(|s| s[i].1 != all[0][i].1);
     // Where nothing differs the batch and chunk are still worth a look.
     let shown: Vec<usize> = (0..names.len()).filter(|&i| varies(i) || i == 2 || i == 3).collect();
