@@ -48,11 +48,9 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     faults.extend(page_faults(root)?);
     let mut policies = repo::walk(root, POLICIES)?;
     policies.push(VLLM_V1.to_owned());
-    faults.extend(policy_faults(
-        &policies,
-        &repo::read(root, POLICY_PAGE)?,
-        |scenario| std::fs::read_to_string(root.join(scenario)).ok(),
-    ));
+    faults.extend(policy_faults(&policies, &repo::read(root, POLICY_PAGE)?, |scenario| {
+        std::fs::read_to_string(root.join(scenario)).ok()
+    }));
     for file in repo::files(root)? {
         // What is not UTF-8 is data, not text.
         if let Ok(text) = std::fs::read_to_string(root.join(&file)) {
