@@ -97,7 +97,7 @@ struct State {
 /// use sched_sim::vllm_v1::{VllmConfig, VllmReplica, VllmV1Run};
 /// use sched_sim::{Affine, Ticks, Workload, WorkloadRequest};
 ///
-/// let at = |ms| Ticks::from_nanoseconds(ms * 1_000_000);
+/// let at = |ms: u64| Ticks::from_nanoseconds(ms * 1_000_000);
 /// let requests = [(0, 100, 3), (5, 60, 1)];
 /// let requests = requests.iter().enumerate().map(|(i, &(ms, prompt, answer))| {
 ///     WorkloadRequest::new(i as u64, at(ms), prompt, answer)
@@ -110,7 +110,7 @@ struct State {
 /// replica.submit(0);
 /// replica.advance_to(at(5), &mut ())?;
 /// // Steps of 2, 1 and 1 ms.
-/// assert_eq!(replica.scheduler().has_unfinished(), false);
+/// assert!(!replica.scheduler().has_unfinished());
 /// assert_eq!(replica.now(), at(4));
 /// replica.submit(1);
 /// let result = replica.finish(&mut ())?;
