@@ -78,6 +78,7 @@ struct Flight {
 
 /// Where a request is, as far as its steps have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "four facts, each of which can hold or not")]
 struct State {
     delivered: bool,
     in_batch: bool,
@@ -335,7 +336,7 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
                 arrival: request.arrival.0,
                 priority: request.priority,
                 prompt: content.map_or(&own, |c| &c.prompt),
-                output_segment: answer.unwrap_or(2 * PromptContent::OWN | position as u64),
+                output_segment: answer.unwrap_or((2 * PromptContent::OWN) | position as u64),
                 max_tokens: request.output_tokens,
             });
             self.run.arrived += 1;
@@ -553,9 +554,11 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         let Some(quiet) = self.scheduler.quiet(self.in_flight.back().map(|f| &f.plan)) else {
             return Ok(false);
         };
-        let mut work = StepWork::default();
-        work.decodes = quiet.decodes;
-        work.decode_context = quiet.context;
+        let work = StepWork {
+            decodes: quiet.decodes,
+            decode_context: quiet.context,
+            ..StepWork::default()
+        };
         let time = self.step_time.stretch(&work);
         let most = self.most(&quiet, &time, until);
         if most == 0 {
@@ -593,7 +596,7 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
             self.run.statistics.add(&stretch, 0);
             let (sum, weighted) = taken.used(before, new);
             // Modulo 2^128, in which the whole fits.
-            let growth = time.growth as u128;
+            let growth = time.growth.cast_unsigned();
             let area = sum.wrapping_mul(time.first.0).wrapping_add(weighted.wrapping_mul(growth));
             self.kv.used_time = self.kv.used_time.wrapping_add(area);
             self.kv.used_max = self.kv.used_max.max(before + taken.before(new));
