@@ -681,3 +681,70 @@ fn a_scenario_finds_its_trace_from_the_directory_in_which_the_tool_runs() {
     let text = run_in(dir.path(), &["sim", "--scenario", "sub/s.toml"]);
     assert!(text.contains("3 injected = 3 completed"), "{text}");
 }
+
+/// vLLM does not start with the first two, the third says no capacity, and of the fourth's requests
+/// prompts of 374 and 396 tokens fit into 400 with room for a token, the one of 879 does not.
+#[test]
+fn what_vllm_would_refuse_is_refused_with_the_reason() {
+    let dir = folder_of_examples();
+    let sim = |arguments: &str| {
+        let all =
+            format!("sim --trace azure.csv --policy vllm-v1 --step-time base=10ms {arguments}");
+        run_in(dir.path(), &all.split(' ').collect::<Vec<_>>())
+    };
+    insta::assert_snapshot!(sim("--num-kv-blocks 25 --max-model-len 400"), @r#"
+    goodput: a request of max_model_len (400) tokens needs 25 blocks of 16 tokens, but the KV cache has 24 besides the null block: lower max_model_len to 384, or raise num_blocks to 26
+    exit 2
+    "#);
+    insta::assert_snapshot!(sim("--num-kv-blocks 500 --max-num-seqs 512 --max-num-batched-tokens 256"), @r#"
+    goodput: max_num_batched_tokens must be at least max_num_seqs, which is 512, got 256
+    exit 2
+    "#);
+    insta::assert_snapshot!(sim("--max-num-seqs 8"), @r#"
+    goodput: no KV capacity: give --num-kv-blocks, or --kv-memory with --kv-bytes-per-token, or a step-time preset whose model and GPU are known
+    exit 2
+    "#);
+    let refused =
+        sim("--num-kv-blocks 26 --max-model-len 400 --max-num-batched-tokens 256 --max-num-seqs 8");
+    let shown = refused.lines().filter(|l| l.contains("refused at") || l.contains("injected"));
+    insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
+      to know          refused at arrival, as vLLM does: request `4`: the prompt must be shorter than max_model_len, which is 400, to leave room for one token of the answer; got 879 tokens
+      requests         3 injected = 2 completed + 0 running + 0 queued + 1 rejected
+    "#);
+}
+
+#[test]
+fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
+    let dir = folder_of_examples();
+    let line = "vllm serve my/model --max-num-seqs 64 --max-model-len 2048 --enable-lora \
+                --num-gpu-blocks-override 500 --no-enable-prefix-caching -pp 2";
+    let text = run_in(
+        dir.path(),
+        &[
+            "sim",
+            "--trace",
+            "azure.csv",
+            "--engine",
+            "vllm",
+            "--engine-args",
+            line,
+            "--step-time",
+            "base=10ms",
+            "--max-num-batched-tokens",
+            "1024",
+        ],
+    );
+    let shown = text.lines().skip(2).take(5);
+    insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
+      setting          policy vllm-v1 max_model_len=2048 num_kv_blocks=500 enable_prefix_caching=false max_num_batched_tokens=1024, max_num_seqs -, chunk -, rate_scale 1
+      engine           vLLM 0.33.0, async, max_num_batched_tokens 1024, max_num_seqs 64, max_model_len 2048, 500 KV blocks of 16, prefix caching off, chunked prefill on
+      to know          --enable-lora: LoRA is not modelled
+                       -pp: pipeline parallelism is not modelled
+      step time        base=10ms
+    "#);
+    let text = run_in(dir.path(), &["sim", "--max-model-len", "100"]);
+    insta::assert_snapshot!(text, @r#"
+    goodput: options of vllm-v1 without it: add --policy vllm-v1
+    exit 2
+    "#);
+}

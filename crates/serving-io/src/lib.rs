@@ -37,6 +37,7 @@ mod csv_table;
 mod decimal;
 pub mod detect;
 mod document;
+pub mod engine;
 pub mod error;
 pub mod generic;
 mod grid;
