@@ -13,6 +13,7 @@ pub mod budget;
 pub mod cache;
 #[cfg(feature = "catalog")]
 pub mod catalog;
+pub mod compare;
 pub mod concurrency;
 pub mod demand;
 pub mod diagnosis;
