@@ -33,6 +33,7 @@ pub mod sizing;
 pub mod slo;
 pub mod steady;
 pub mod summary;
+pub mod table;
 pub mod throughput;
 pub mod timeline;
 pub mod units;
