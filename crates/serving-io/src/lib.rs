@@ -31,6 +31,7 @@ mod decimal;
 pub mod detect;
 mod document;
 pub mod error;
+pub mod evidence;
 pub mod generic;
 pub mod input;
 mod json;

@@ -10,7 +10,8 @@ use crate::interval::autocorrelation;
 use crate::slo::{Judgement, Latency, SloSet};
 use crate::steady::{Profile, Stay};
 use crate::summary::{Summary, sum};
-use crate::timeline::{Gaps, Outcome, RequestTimeline};
+use crate::table::{Observed, Request, RequestTable};
+use crate::timeline::{GapKind, Outcome};
 use crate::units::Seconds;
 
 use super::evidence::{
@@ -80,10 +81,11 @@ impl Facts {
     /// samples. Figures that a tool states are taken where there is no detail to compute them from.
     #[must_use]
     pub fn new(e: &Evidence<'_>) -> Self {
-        let done: Vec<&RequestTimeline> = in_order(e.timelines);
-        let has_requests = !e.timelines.is_empty();
+        let table = e.requests;
+        let done: Vec<Request<'_>> = table.select(|o| o == Outcome::Completed).iter().collect();
+        let has_requests = !table.is_empty();
         let count = |wanted: fn(Outcome) -> bool| {
-            e.timelines.iter().filter(|t| wanted(t.outcome())).count() as u64
+            table.requests().filter(|t| wanted(t.outcome())).count() as u64
         };
         let (completed, missed) = if has_requests {
             (Some(done.len() as u64), Some(count(Outcome::is_miss)))
@@ -93,11 +95,11 @@ impl Facts {
         let of = |l: Latency| done.iter().filter_map(|t| l.of(t)).collect::<Vec<f64>>();
         let tpot: Vec<f64> = done
             .iter()
-            .filter_map(|t| t.metrics())
+            .filter_map(Observed::metrics)
             .filter(crate::RequestMetrics::has_gaps)
             .map(|m| m.tpot.get())
             .collect();
-        let stays = stays(e.timelines);
+        let stays = stays(table);
         let profile = Profile::new(&stays).ok();
         let clients = e.load.clients();
         let steady = profile.as_ref().and_then(|p| p.steady(&stays, clients));
@@ -123,12 +125,13 @@ impl Facts {
             has_requests,
             completed,
             missed,
+            outside: count(|o| matches!(o, Outcome::Cancelled | Outcome::CutOff)),
             ttft,
             tpot,
             itl: gaps.or(e.stated.itl),
             e2e,
             input_tokens: if has_requests {
-                total(done.iter().map(|t| t.input_tokens()))
+                total(done.iter().map(Request::input_tokens))
             } else {
                 e.stated.input_tokens
             },
@@ -175,29 +178,18 @@ impl Facts {
     }
 }
 
-/// The completed requests in order of arrival, where all arrivals are known.
-fn in_order(timelines: &[RequestTimeline]) -> Vec<&RequestTimeline> {
-    let mut done: Vec<&RequestTimeline> =
-        timelines.iter().filter(|t| t.outcome() == Outcome::Completed).collect();
-    if done.iter().all(|t| t.arrival_s().is_some()) {
-        let key = |t: &RequestTimeline| t.arrival_s().unwrap_or(0.0);
-        done.sort_by(|a, b| key(a).total_cmp(&key(b)));
-    }
-    done
-}
-
 /// When a request was sent, in seconds from the run's origin.
-fn sent_s(t: &RequestTimeline) -> Option<f64> {
+fn sent_s(t: &Request<'_>) -> Option<f64> {
     Some(t.arrival_s()? + t.send_delay().map_or(0.0, Seconds::get))
 }
 
-fn stays(timelines: &[RequestTimeline]) -> Vec<Stay> {
-    timelines
-        .iter()
+fn stays(table: &RequestTable) -> Vec<Stay> {
+    table
+        .requests()
         .filter_map(|t| {
             let arrival = t.arrival_s()?;
             Some(Stay {
-                from_s: sent_s(t)?,
+                from_s: sent_s(&t)?,
                 first_token_s: t.ttft().map(|x| arrival + x.get()),
                 to_s: arrival + t.e2e_latency()?.get(),
                 output_tokens: t.output_tokens(),
@@ -219,16 +211,16 @@ fn total(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     any.then_some(sum)
 }
 
-fn lengths(done: &[&RequestTimeline], e: &Evidence<'_>, completed: Option<u64>) -> Lengths {
+fn lengths(done: &[Request<'_>], e: &Evidence<'_>, completed: Option<u64>) -> Lengths {
     let known: Option<Vec<f64>> =
         done.iter().map(|t| t.output_tokens().map(|n| n as f64)).collect();
     if let Some(known) = known.filter(|k| !k.is_empty()) {
         let s = spread(&known, false);
         let cv = s.std.zip(s.mean).filter(|(_, m)| 0.0 < *m).map(|(std, mean)| std / mean);
-        let total = total(done.iter().map(|t| t.output_tokens()));
+        let total = total(done.iter().map(Observed::output_tokens));
         return Lengths { total, mean: s.mean, p50: s.p50, p95: s.p95, cv };
     }
-    if !e.timelines.is_empty() {
+    if !e.requests.is_empty() {
         return Lengths::default();
     }
     let total = e.stated.output_tokens;
@@ -255,9 +247,9 @@ fn in_flight(
 }
 
 /// What the streams show, and the figures of all gaps.
-fn streams(done: &[&RequestTimeline]) -> (Streams, Spread) {
+fn streams(done: &[Request<'_>]) -> (Streams, Spread) {
     let mut s = Streams::default();
-    let total: usize = done.iter().filter_map(|t| t.gaps()).map(|g| g.values().len()).sum();
+    let total: usize = done.iter().filter_map(Request::gaps).map(|(_, g)| g.len()).sum();
     let chosen = Chosen::of(total);
     let mut sample = Vec::with_capacity(total.min(SAMPLE_MAX + SAMPLE_MAX / 8));
     let (mut index, mut max) = (0, 0.0_f64);
@@ -271,37 +263,42 @@ fn streams(done: &[&RequestTimeline]) -> (Streams, Spread) {
         {
             shares.push(ttft.get() / e2e.get());
         }
-        let Some(gaps) = t.gaps() else { continue };
-        for gap in gaps.values() {
-            max = max.max(gap.get());
+        // The whole answer at one instant: one chunk, whether or not the file lists gaps.
+        let at_once = several && t.ttft().is_some() && t.ttft() == t.e2e_latency();
+        let Some((kind, gaps)) = t.gaps() else {
+            s.answers += u64::from(at_once);
+            s.in_one_chunk += u64::from(at_once);
+            continue;
+        };
+        for &gap in gaps {
+            max = max.max(gap);
             if chosen.takes(index) {
-                sample.push(gap.get());
+                sample.push(gap);
             }
             index += 1;
         }
         let Some(n) = t.output_tokens().filter(|_| several) else { continue };
         s.answers += 1;
         s.tokens_after_first += n - 1;
-        s.gaps += gaps.values().len() as u64;
-        s.in_one_chunk += u64::from(gaps.values().is_empty());
-        match gaps {
-            Gaps::Token(_) => per_token += 1,
-            Gaps::Chunk(_) => per_chunk += 1,
+        s.gaps += gaps.len() as u64;
+        match kind {
+            GapKind::Token => per_token += 1,
+            GapKind::Chunk => per_chunk += 1,
         }
-        if n <= gaps.values().len() as u64 {
+        if n <= gaps.len() as u64 {
             s.with_empty_chunk += 1;
-            let mut rest: Vec<f64> = gaps.values().iter().skip(1).map(|g| g.get()).collect();
+            let mut rest: Vec<f64> = gaps.iter().copied().skip(1).collect();
             let usual = if rest.is_empty() {
                 None
             } else {
                 let middle = rest.len() / 2;
                 Some(*rest.select_nth_unstable_by(middle, f64::total_cmp).1)
             };
-            if let (Some(first), Some(usual)) = (gaps.values().first(), usual)
-                && 10.0 * usual < first.get()
+            if let (Some(&first), Some(usual)) = (gaps.first(), usual)
+                && 10.0 * usual < first
             {
                 s.with_empty_chunk_and_long_first_gap += 1;
-                long_first.push(first.get());
+                long_first.push(first);
             }
         }
     }
@@ -393,7 +390,7 @@ fn trend(series: &[(f64, f64)]) -> Option<Growth> {
 
 /// TTFT and the number in flight over the arrivals, the first time in flight left out: it is ramp.
 fn growth(
-    done: &[&RequestTimeline],
+    done: &[Request<'_>],
     profile: Option<&Profile>,
     e2e_p50: Option<f64>,
 ) -> (Option<Growth>, Option<Growth>) {
@@ -411,11 +408,11 @@ fn growth(
 }
 
 fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
-    let mut sent: Vec<f64> = e.timelines.iter().filter_map(sent_s).collect();
+    let mut sent: Vec<f64> = e.requests.requests().filter_map(|t| sent_s(&t)).collect();
     sent.sort_unstable_by(f64::total_cmp);
     let n = sent.len() as u64;
     let span = sent.first().zip(sent.last()).map(|(a, b)| b - a);
-    let mut due: Vec<f64> = e.timelines.iter().filter_map(RequestTimeline::arrival_s).collect();
+    let mut due: Vec<f64> = e.requests.requests().filter_map(|t| t.arrival_s()).collect();
     due.sort_unstable_by(f64::total_cmp);
     let mean = span.filter(|_| 1 < n).map(|s| s / (n - 1) as f64).filter(|m| 0.0 < *m);
     let gap_cv = mean.filter(|_| 3 <= due.len()).and_then(|_| {
@@ -426,7 +423,7 @@ fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
         (0.0 < mean).then(|| (squares / (count - 1.0)).sqrt() / mean)
     });
     let in_timeline: Vec<f64> =
-        e.timelines.iter().filter_map(RequestTimeline::send_delay).map(Seconds::get).collect();
+        e.requests.requests().filter_map(|t| t.send_delay()).map(Seconds::get).collect();
     let (delays, delay_in_ttft) = if in_timeline.is_empty() {
         (e.client_delay_s.iter().copied().flatten().collect(), false)
     } else {
@@ -437,8 +434,8 @@ fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
         _ => None,
     };
     let unknown = e
-        .timelines
-        .iter()
+        .requests
+        .requests()
         .filter(|t| t.outcome() == Outcome::Completed && t.arrival_s().is_none())
         .count() as u64;
     Sending {
@@ -453,7 +450,7 @@ fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
     }
 }
 
-fn objectives(e: &Evidence<'_>, done: &[&RequestTimeline]) -> Objectives {
+fn objectives(e: &Evidence<'_>, done: &[Request<'_>]) -> Objectives {
     let slo: &SloSet = e.slo;
     let limit_of = |l: Latency| slo.limits().find(|x| x.latency == l).map(|x| x.limit.get());
     let limits = slo
@@ -471,8 +468,8 @@ fn objectives(e: &Evidence<'_>, done: &[&RequestTimeline]) -> Objectives {
             }
         })
         .collect();
-    let judged = |j: Judgement| e.timelines.iter().filter(|t| slo.judge(t) == j).count() as u64;
-    let misses = e.timelines.iter().filter(|t| t.outcome().is_miss()).count() as u64;
+    let judged = |j: Judgement| e.requests.requests().filter(|t| slo.judge(t) == j).count() as u64;
+    let misses = e.requests.requests().filter(|t| t.outcome().is_miss()).count() as u64;
     if slo.limits().next().is_none() {
         return Objectives::default();
     }
@@ -495,7 +492,7 @@ fn prompts(e: &Evidence<'_>) -> Prompts {
         p.repeated += u64::from(!seen.insert(text.as_str()));
     }
     let mut cached = None;
-    for (t, c) in e.timelines.iter().zip(e.cached_tokens) {
+    for (t, c) in e.requests.requests().zip(e.cached_tokens) {
         if let (Some(tokens), Some(c)) = (t.input_tokens(), c) {
             p.tokens += tokens as f64;
             cached = Some(cached.unwrap_or(0.0) + c);

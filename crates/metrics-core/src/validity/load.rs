@@ -96,6 +96,9 @@ pub fn ramp_and_drain(
 ) -> Option<Finding> {
     let Some(s) = steady.filter(|s| 10.0 <= s.requests) else {
         let says = match steady {
+            Some(s) if s.requests < 1.5 => {
+                "one request lies between ramp and drain: too few for a steady rate".to_owned()
+            }
             Some(s) => format!(
                 "{} requests lie between ramp and drain: too few for a steady rate",
                 count(s.requests.round())
@@ -165,8 +168,8 @@ pub const W02: Check = Check {
         "稳态不足运行的 80 %，或完成数 < 10 · 客户端数，或最长 E2E > 运行的 20 %；且窗口速率比稳态速率低 1 %（提示）或 5 %（警告）；稳态内不足 10 个请求也为警告",
     ),
     why: text(
-        "Steady is from the first to the last instant with 90 % of the usual number in flight: the median over time, in a closed loop at least the nominal concurrency. The share of the peak that is commonly taken fails in an open loop, where the peak is a chance maximum. The level follows the effect: where ramp and drain cost nothing, as with answers of one length, nothing is said.",
-        "稳态指在途数首次到最后一次达到常见值 90 % 的区间：常见值取时间中位数，闭环至少取名义并发。常用的峰值份额在开环中不成立，因为那里的峰值是偶然的最大值。级别取决于影响大小：若爬升与收尾没有代价（例如回答等长），则不作声。",
+        "Steady begins when 90 % of the usual number are in flight (the median over time, in a closed loop at least the nominal concurrency) and ends at the last such instant, in an open loop at the last send. The share of the peak that is commonly taken fails in an open loop, where the peak is a chance maximum. The level follows the effect: where ramp and drain cost nothing, as with answers of one length, nothing is said.",
+        "稳态从在途数首次达到常见值的 90 % 开始（常见值取时间中位数，闭环至少取名义并发），到最后一次达到为止，开环则到最后一次发送为止。常用的峰值份额在开环中不成立，因为那里的峰值是偶然的最大值。级别取决于影响大小：若爬升与收尾没有代价（例如回答等长），则不作声。",
     ),
     levels: &[Level::Note, Level::Warn],
     affects: &[Subject::Throughput],

@@ -1,6 +1,6 @@
 //! Findings about predictions: simulations, fits, plans, alerts and costs.
 
-use crate::format::{percent, significant};
+use crate::format::{percent, significant, things};
 use crate::metric::{Source, text};
 
 use super::evidence::{Conservation, Facts};
@@ -41,6 +41,14 @@ pub fn simulation_truncated(c: &Conservation) -> Option<Finding> {
         let says = format!("{} of the requests timed out", percent(share));
         numbers(W28.finding(Level::Warn, says))
     })
+}
+
+/// W28 of a run that says itself that it was stopped, with `left` requests unanswered.
+#[must_use]
+pub fn stopped_early(left: u64) -> Finding {
+    let says =
+        format!("the run was stopped with {} left: it has no rates", things(left, "request"));
+    W28.finding(Level::Warn, says).number("left", left as f64)
 }
 
 /// See [`simulation_truncated`].
@@ -248,5 +256,9 @@ pub const W34: Check = Check {
 /// What these rules say of a run.
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
-    facts.conservation.as_ref().and_then(simulation_truncated).into_iter().collect()
+    match &facts.conservation {
+        Some(c) => simulation_truncated(c).into_iter().collect(),
+        None if facts.truncated => vec![stopped_early(facts.outside)],
+        None => Vec::new(),
+    }
 }
