@@ -1,6 +1,13 @@
 //! Every finding fires on a case built for it, and is silent on the cases of the others.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "it is a test")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::too_many_lines,
+    clippy::float_cmp,
+    reason = "small whole numbers, and one arm a case"
+)]
 
 use std::collections::BTreeSet;
 
