@@ -59,7 +59,7 @@ fn timeline(r: &Value) -> RequestTimeline {
         arrival: Some(Instant::Seconds(start)),
         first_token: with_token.first().map(|&t| Instant::Seconds(t)),
         last_token: with_token.last().map(|&t| Instant::Seconds(t)),
-        gaps: (!failed).then(|| (if one_each { GapKind::Token } else { GapKind::Chunk }, gaps)),
+        gaps: (!failed).then_some((if one_each { GapKind::Token } else { GapKind::Chunk }, gaps)),
         output_tokens: (!failed).then(|| r["n_out"].as_u64().unwrap()),
         outcome: if failed { Outcome::Failed } else { Outcome::Completed },
         ..TimelineFields::default()
@@ -92,7 +92,9 @@ fn figure(case: &Value, key: &str) -> Option<f64> {
         "tpot_ms" | "tpot_ms_n_minus_1" | "per_token_mean_ms" => first.tpot()?.get() * 1e3,
         "itl_mean_ms" | "inter_chunk_mean_ms" => mean(gaps())?,
         "itl_max_ms" => gaps().into_iter().max_by(f64::total_cmp)?,
-        "tpot_mean_ms" => mean(t.iter().filter_map(|t| t.tpot()).map(|x| x.get() * 1e3).collect())?,
+        "tpot_mean_ms" => {
+            mean(t.iter().filter_map(RequestTimeline::tpot).map(|x| x.get() * 1e3).collect())?
+        }
         "tpot_ms_n_minus_first_chunk" | "tpot_ms_excl_first_chunk" => {
             let chunks = case["input"]["requests"][0]["chunks"].as_array()?;
             let tokens = first.output_tokens()? - chunks[0][1].as_u64()?;
