@@ -7,6 +7,7 @@ use metrics_core::alerts::THRESHOLDS;
 use metrics_core::diagnosis::{ROWS, Tolerance};
 use metrics_core::format::fixed;
 use metrics_core::metric::{Formula, Language, Layer, Metric, Source, Text, text};
+use metrics_core::validity::CHECKS;
 
 use queueing::{Mm1, Mmc, Queue, WaitDistribution};
 
@@ -27,6 +28,7 @@ pub const BLOCKS: &[Block] = &[
     ("queueing", |l| Ok(metrics(l, Layer::Queueing))),
     ("diagnosis", |l| Ok(diagnosis(l))),
     ("thresholds", |l| Ok(thresholds(l))),
+    ("findings", |l| Ok(findings(l))),
     ("rho-w", rho_w),
     ("erlang-c", erlang_c),
     ("queue-models", queue_models),
@@ -101,6 +103,43 @@ fn metrics(language: Language, layer: Layer) -> String {
             m.unit.to_string(),
             m.note.in_language(language).to_owned(),
             source(m.source, language),
+        ]);
+    }
+    table.done()
+}
+
+/// Every finding of the validity verdict, in the order of the ids.
+fn findings(language: Language) -> String {
+    let mut table = Table::new(
+        language,
+        &[
+            text("Finding", "发现"),
+            text("Rule", "规则"),
+            text("Level", "级别"),
+            text("Affects", "影响"),
+            text("Why", "原因"),
+            text("Do", "处理"),
+            text("Seen in", "见于"),
+            text("Raised by", "由谁给出"),
+        ],
+    );
+    let joint = if language == Language::En { ", " } else { "、" };
+    for c in CHECKS {
+        let affects: Vec<&str> = c.affects.iter().map(|s| s.text().in_language(language)).collect();
+        let commands: Vec<&str> = c.raised_by.iter().map(|x| x.name()).collect();
+        let seen = match c.source.section {
+            "" => c.source.work.to_owned(),
+            section => format!("{} ({section})", c.source.work),
+        };
+        table.row([
+            format!("{} {} (`{}`)", c.id, c.title.in_language(language), c.name),
+            c.rule.in_language(language).to_owned(),
+            c.level_names(language),
+            affects.join(joint),
+            c.why.in_language(language).to_owned(),
+            c.advice.in_language(language).to_owned(),
+            seen,
+            commands.join(joint),
         ]);
     }
     table.done()

@@ -24,7 +24,7 @@ Exit codes:
   0  fine
   1  an objective is missed, or a figure regressed (check)
   2  wrong command line, or an input that cannot be read
-  3  indeterminate (check)";
+  3  indeterminate (check), or a run that is not valid (report)";
 
 /// One set of books for LLM serving: exact metrics, goodput and queueing theory.
 ///
@@ -98,7 +98,11 @@ impl Cli {
                 code = answer;
                 text
             }
-            Command::Report(arguments) => report::run(&arguments, format)?,
+            Command::Report(arguments) => {
+                let (text, answer) = report::run(&arguments, format)?;
+                code = answer;
+                text
+            }
             Command::Sim(arguments) => sim::run(&arguments, format)?,
             Command::Queue(arguments) => queue::run(&arguments, format)?,
             Command::Explain(arguments) => explain::run(&arguments, format)?,

@@ -747,4 +747,23 @@ fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     goodput: options of vllm-v1 without it: add --policy vllm-v1
     exit 2
     "#);
+/// The figures that sglang#9585 states, in the shape of its client's file, without any request.
+#[test]
+fn the_summary_of_sglang_9585_is_usable_for_throughput_and_not_for_ttft() {
+    let text = run(&["report", "tests/data/sglang-issue-9585.jsonl"]);
+    assert!(text.contains("not in the file: ttft per request"), "{text}");
+    let verdict = text.lines().last().unwrap();
+    assert!(verdict.starts_with("verdict            usable for throughput"), "{verdict}");
+    assert!(verdict.contains("not for TTFT (W05)"), "{verdict}");
+}
+
+/// The load was limited by the client: 15.8 of 50 requests a second, with 4 in flight.
+#[test]
+fn a_run_with_an_error_finding_ends_with_exit_code_3() {
+    let file = sample("nodetail.json");
+    let text = run(&["report", file.to_str().unwrap()]);
+    assert!(text.ends_with("verdict            not usable (W03)\nexit 3\n"), "{text}");
+    let warned = sample("rate20-fail.json");
+    let text = run(&["report", warned.to_str().unwrap(), "--warn-fatal"]);
+    assert!(text.ends_with("exit 3\n"), "{text}");
 }

@@ -39,6 +39,7 @@ pub mod detect;
 mod document;
 pub mod engine;
 pub mod error;
+pub mod evidence;
 pub mod generic;
 mod grid;
 pub mod guidellm;

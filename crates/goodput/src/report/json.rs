@@ -59,6 +59,7 @@ fn run(r: &Reported<'_>) -> Value {
             );
         }
     }
+    r.believed.json(map);
     map.insert("stated_by_tool".to_owned(), Value::Object(stated));
     map.insert("notes".to_owned(), Value::Array(notes));
     map.insert("missing".to_owned(), Value::Array(missing));

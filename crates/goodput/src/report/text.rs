@@ -29,11 +29,13 @@ pub fn render(reported: &[Reported<'_>]) -> Result<String> {
                 latency(&mut text, report, r.confidence)?;
                 throughput(&mut text, report)?;
                 resources(&mut text, report)?;
+                r.believed.steady_text(&mut text)?;
                 diagnosis(&mut text, report)?;
             }
             None => stated(&mut text, r)?,
         }
         remarks(&mut text, r.run, r.report.is_some())?;
+        r.believed.text(&mut text)?;
     }
     Ok(text)
 }
