@@ -21,6 +21,7 @@ pub mod expr;
 pub mod format;
 pub mod goodput;
 pub mod grammar;
+pub mod grouping;
 pub mod interval;
 pub mod latency;
 pub mod metric;
@@ -33,6 +34,7 @@ pub mod slo;
 pub mod summary;
 pub mod throughput;
 pub mod timeline;
+pub mod tool_rules;
 pub mod units;
 pub mod utilization;
 
