@@ -1,6 +1,8 @@
 //! `goodput report`: the figures of benchmark results and request logs, rendered.
 
+pub mod as_tool;
 pub mod csv;
+pub mod groups;
 pub mod json;
 pub mod text;
 
@@ -13,6 +15,7 @@ use metrics_core::interval::Confidence;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
+use metrics_core::tool_rules::Tool;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
 
@@ -29,6 +32,8 @@ Examples:
   goodput report result.json --goodput ttft:200 tpot:50
   goodput report result.json --slo 'p99(ttft)<1s' --slo 'tpot<50ms @ 99%'
   goodput report a.json b.json --format md -o report.md
+  goodput report result.json --as sglang --goodput ttft:150
+  goodput report result.json --by input_tokens:3 --slo 'ttft<150ms'
   goodput report log.csv --map ttft_ms=first_ms,e2e_ms=total_ms,output_tokens=n
   zcat log.jsonl.gz | goodput report - --format json";
 
@@ -46,6 +51,18 @@ pub struct Arguments {
     /// Format of the files, where the content does not tell.
     #[arg(long, value_name = "NAME")]
     input_format: Option<String>,
+    /// Figures under that tool's rules, beside ours, with the difference in words.
+    #[arg(long = "as", value_name = "TOOL", value_parser = tool, conflicts_with = "by")]
+    as_tool: Option<Tool>,
+    /// A report for each value of a column: outcome, input_tokens, output_tokens, or one of the file;
+    /// numbers are binned, as in input_tokens:4 (bins of like size) or input_tokens:100,1000 (edges).
+    #[arg(long, value_name = "COLUMN[:BINS]", value_parser = groups::By::parse)]
+    by: Option<groups::By>,
+}
+
+/// The tool of that name, for the parser of the arguments.
+fn tool(name: &str) -> std::result::Result<Tool, String> {
+    name.parse().map_err(|_| format!("the tools are {}", Tool::ALL.map(Tool::name).join(", ")))
 }
 
 impl Arguments {
@@ -145,6 +162,10 @@ pub struct Reported<'a> {
     /// The objectives asked for, also where they could not be computed.
     slo: &'a SloSet,
     confidence: Confidence,
+    /// The run under the rules of the tool that `--as` names.
+    as_tool: Option<as_tool::Sheet>,
+    /// The groups that `--by` asks for.
+    groups: Option<groups::Groups>,
 }
 
 impl Reported<'_> {
@@ -181,6 +202,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let mut reported = Vec::new();
     for file in &files {
         for (i, run) in file.runs.iter().enumerate() {
+            let (mut sheet, mut grouped) = (None, None);
             let report = if run.has_requests() {
                 let window = run.duration.map(|d| Window {
                     length: d.value,
@@ -189,14 +211,37 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
                 let timelines = &run.timelines;
                 let truncated = run.truncated;
                 let input = Input { timelines, window, truncated, slo: &slo, method, confidence };
-                Some(Report::new(&input).with_context(|| format!("{}, run {}", file.name, i + 1))?)
+                let place = || format!("{}, run {}", file.name, i + 1);
+                let report = Report::new(&input).with_context(place)?;
+                sheet = arguments.as_tool.map(|tool| as_tool::sheet(tool, run, &input, &report));
+                let by = arguments.by.as_ref();
+                grouped = by
+                    .map(|by| groups::groups(by, run, &input, &report))
+                    .transpose()
+                    .with_context(place)?;
+                Some(report)
             } else {
                 None
             };
-            reported.push(Reported { file, number: i + 1, run, report, slo: &slo, confidence });
+            reported.push(Reported {
+                file,
+                number: i + 1,
+                run,
+                report,
+                slo: &slo,
+                confidence,
+                as_tool: sheet,
+                groups: grouped,
+            });
         }
     }
     match format {
+        Format::Text if arguments.as_tool.is_some() => as_tool::render_text(&reported),
+        Format::Csv if arguments.as_tool.is_some() => as_tool::render_csv(&reported),
+        Format::Md if arguments.as_tool.is_some() => Ok(as_tool::render_markdown(&reported)),
+        Format::Text if arguments.by.is_some() => groups::render_text(&reported),
+        Format::Csv if arguments.by.is_some() => groups::render_csv(&reported),
+        Format::Md if arguments.by.is_some() => Ok(groups::render_markdown(&reported)),
         Format::Text => text::render(&reported),
         Format::Json => json::render(&reported),
         Format::Csv => csv::render_csv(&reported),

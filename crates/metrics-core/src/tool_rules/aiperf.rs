@@ -202,12 +202,8 @@ fn rates(s: &mut Sheet<'_>) {
         attainment,
         Topic::OneToken,
     );
-    s.push(
-        ("goodput_requests_per_s", "Goodput (requests/sec)"),
-        per_second(good),
-        rate,
-        Topic::TimeBase,
-    );
+    let why = if good.as_ref().ok() == ours.as_ref() { Topic::TimeBase } else { Topic::OneToken };
+    s.push(("goodput_requests_per_s", "Goodput (requests/sec)"), per_second(good), rate, why);
 }
 
 /// Phase end minus phase start: in its own summary; for other tools' files their wall clock.

@@ -6,7 +6,6 @@ use crate::slo::Latency;
 
 pub(super) fn figures(s: &mut Sheet<'_>) {
     let sent = s.sent_n();
-    let none = || Err("no limit on single requests was given: --slo".to_owned());
     let of = |r: &super::sheet::Seen<'_>, l: Latency| {
         l.of(r.t).map(Some).ok_or_else(|| format!("the file lacks the {} per request", l.name()))
     };
@@ -18,7 +17,8 @@ pub(super) fn figures(s: &mut Sheet<'_>) {
         (Latency::Tpot, "tpot_attainment", "TPOT attainment (share)"),
     ] {
         let Some(limit) = s.limits().into_iter().find(|l| l.latency == latency) else {
-            s.push((key, label), none(), None, Topic::Failures);
+            let why = format!("no limit on {} was given: --slo", latency.name());
+            s.push((key, label), Err(why), None, Topic::Failures);
             continue;
         };
         let met: Result<Vec<Option<f64>>, String> =
