@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{explain, queue, report, sim};
+use crate::{check, diff, explain, queue, report, sim};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -14,13 +14,16 @@ pub const USAGE: u8 = 2;
 const EXIT_CODES: &str = "\
 Examples:
   goodput report result.json --slo 'ttft<200ms,tpot<50ms'
+  goodput check new.json --base old.json --no-regress 5%
   goodput sim --max-num-seqs 16,64
   goodput queue mmc --rate 8/s --service 200ms --servers 3
   goodput explain tpot
 
 Exit codes:
   0  fine
-  2  wrong command line, or an input that cannot be read";
+  1  an objective is missed, or a figure regressed (check)
+  2  wrong command line, or an input that cannot be read
+  3  indeterminate (check)";
 
 /// One set of books for LLM serving: exact metrics, goodput and queueing theory.
 ///
@@ -40,6 +43,12 @@ enum Command {
     /// TTFT, TPOT, E2E, throughput and goodput of a benchmark result or request log.
     #[command(after_help = report::EXAMPLES)]
     Report(report::Arguments),
+    /// A gate: objectives, and regressions against a base; the exit code says the answer.
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::Arguments),
+    /// Two runs side by side: what changed, and whether it is more than chance.
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(diff::Arguments),
     /// Simulate a workload or a trace under one or several settings.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<sim::Arguments>),
@@ -63,8 +72,8 @@ Examples:
   goodput completions zsh -o _goodput";
 
 impl Cli {
-    /// Runs the command; what it prints.
-    pub fn run(self) -> Result<String> {
+    /// Runs the command; what it prints and the exit code.
+    pub fn run(self) -> Result<(String, u8)> {
         let format = self.output.format;
         if let Command::Report(arguments) = &self.command {
             arguments.check_files(self.output.output.as_deref())?;
@@ -72,7 +81,14 @@ impl Cli {
         if let Command::Sim(arguments) = &self.command {
             arguments.check_files(self.output.output.as_deref())?;
         }
+        let mut code = 0;
         let text = match self.command {
+            Command::Check(arguments) => {
+                let (text, answer) = check::run(&arguments, format)?;
+                code = answer;
+                text
+            }
+            Command::Diff(arguments) => diff::run(&arguments, format)?,
             Command::Report(arguments) => report::run(&arguments, format)?,
             Command::Sim(arguments) => sim::run(&arguments, format)?,
             Command::Queue(arguments) => queue::run(&arguments, format)?,
@@ -83,7 +99,7 @@ impl Cli {
                 String::from_utf8(script)?
             }
         };
-        self.output.deliver(text)
+        Ok((self.output.deliver(text)?, code))
     }
 }
 

@@ -2,8 +2,11 @@
 //!
 //! It is a library so that the documentation can show what the tool prints without starting it.
 
+mod check;
 mod cli;
+mod diff;
 mod explain;
+mod gate;
 mod output;
 mod queue;
 mod report;
@@ -22,7 +25,8 @@ pub struct Answer {
     pub out: String,
     /// For standard error.
     pub err: String,
-    /// Exit code: 0 fine, 2 for a wrong command line or an input that cannot be read.
+    /// Exit code: 0 fine, 1 a target missed or a regression, 2 a wrong command line or an input that
+    /// cannot be read, 3 indeterminate.
     pub code: u8,
 }
 
@@ -44,7 +48,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         }
     };
     match cli.run() {
-        Ok(out) => Answer { out, err: String::new(), code: 0 },
+        Ok((out, code)) => Answer { out, err: String::new(), code },
         // The alternate form joins the causes, outermost first, in one line.
         Err(error) => {
             Answer { out: String::new(), err: format!("goodput: {error:#}\n"), code: cli::USAGE }

@@ -6,6 +6,8 @@ pub mod groups;
 pub mod json;
 pub mod text;
 
+pub use text::time;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -66,15 +68,9 @@ fn tool(name: &str) -> std::result::Result<Tool, String> {
 }
 
 impl Arguments {
-    /// Files behind `--goodput`, which takes every value up to the next option.
-    fn swallowed(&self) -> Vec<PathBuf> {
-        let values = self.objectives.goodput.iter().filter(|v| !v.contains(':'));
-        values.map(PathBuf::from).filter(|f| f.exists()).collect()
-    }
-
     /// The files, wherever they stand on the command line.
     fn files(&self) -> Vec<PathBuf> {
-        self.files.iter().cloned().chain(self.swallowed()).collect()
+        self.files.iter().cloned().chain(self.objectives.swallowed()).collect()
     }
 }
 
@@ -99,6 +95,12 @@ pub struct Objectives {
 }
 
 impl Objectives {
+    /// Files behind `--goodput`, which takes every value up to the next option.
+    pub fn swallowed(&self) -> Vec<PathBuf> {
+        let values = self.goodput.iter().filter(|v| !v.contains(':'));
+        values.map(PathBuf::from).filter(|f| f.exists()).collect()
+    }
+
     /// The objectives of the command line, without the values of `--goodput` that are files.
     pub fn set(&self, files: &[PathBuf]) -> Result<SloSet> {
         let mut slo = SloSet::none();
@@ -189,7 +191,7 @@ impl Reported<'_> {
 
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
-    let slo = arguments.objectives.set(&arguments.swallowed())?;
+    let slo = arguments.objectives.set(&arguments.objectives.swallowed())?;
     let confidence = arguments.objectives.confidence()?;
     let method = arguments.objectives.method();
     let options = options(arguments)?;
@@ -280,7 +282,8 @@ pub fn map_items(map: &[String]) -> Vec<String> {
     items
 }
 
-fn read(path: &Path, options: &Options) -> Result<ReadFile> {
+/// Reads one file; `-` is standard input.
+pub fn read(path: &Path, options: &Options) -> Result<ReadFile> {
     // The reader's message already says what its cause says, so the chain would say it twice.
     if path.as_os_str() == "-" {
         return serving_io::read("standard input", std::io::stdin(), options)

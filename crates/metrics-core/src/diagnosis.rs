@@ -38,6 +38,45 @@ pub struct Latency<Q> {
     pub baseline_p99: Option<Q>,
     /// The limit that the 99th percentile is held against.
     pub slo: Option<Q>,
+    /// The other ends of the percentiles, where only a range is known.
+    pub to: Ends<Q>,
+}
+
+/// The upper ends of percentiles of which only a range is known, as the bucket of a histogram; the
+/// percentile itself is then the lower end.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ends<Q> {
+    /// That of the median now.
+    pub p50: Upper<Q>,
+    /// That of the 99th percentile now.
+    pub p99: Upper<Q>,
+    /// That of the median of the baseline.
+    pub baseline_p50: Upper<Q>,
+    /// That of the 99th percentile of the baseline.
+    pub baseline_p99: Upper<Q>,
+}
+
+/// The upper end of a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Upper<Q> {
+    /// The figure is known exactly.
+    #[default]
+    Exact,
+    /// It is at most this.
+    At(Q),
+    /// Nothing bounds it.
+    Open,
+}
+
+impl<Q: Quantity> Upper<Q> {
+    /// The upper end in the unit of `low`, infinite if nothing bounds it.
+    fn of(self, low: f64) -> f64 {
+        match self {
+            Self::Exact => low,
+            Self::At(high) => high.number(),
+            Self::Open => f64::INFINITY,
+        }
+    }
 }
 
 /// A figure per window of time: its highest and its mean over the windows of one run.
@@ -92,6 +131,11 @@ pub struct Observations {
     pub refill_rate: Option<f64>,
     /// Share of step time spent on swap-in and dequantization, from 0 to 1.
     pub reload_share: Option<f64>,
+    /// Preemptions per completed request: one that is preempted twice counts twice.
+    pub preemptions: Option<f64>,
+    /// P99 of the time from when a request was due to when the client sent it, over the median
+    /// TTFT, in an open loop.
+    pub send_delay: Option<f64>,
     /// Evicted blocks per second, by windows.
     pub eviction_rate: Peak<f64>,
     /// Communication time in a step, by windows.
@@ -127,6 +171,10 @@ pub struct Tolerance {
     pub refill: f64,
     /// Share of a step for swap-in and dequantization above which it is high.
     pub reload: f64,
+    /// Preemptions per completed request above it are many.
+    pub preemptions: f64,
+    /// P99 of the client's delay over the median TTFT above it is high.
+    pub send_delay: f64,
     /// Goodput ratio below it is low.
     pub goodput: f64,
     /// Utilization ρ above it can explain a queue that grows.
@@ -146,6 +194,8 @@ impl Default for Tolerance {
             share: 0.5,
             refill: alerts::REFILL_RATE.warn.number().unwrap_or(0.05),
             reload: 0.1,
+            preemptions: 0.01,
+            send_delay: 0.1,
             goodput: 0.9,
             rho: 0.8,
         }
@@ -168,7 +218,12 @@ impl Tolerance {
         ] {
             within(name, share, 0.0, 1.0)?;
         }
-        at_least("rho", self.rho, 0.0).map(|_| ())
+        for (name, level) in
+            [("preemptions", self.preemptions), ("send_delay", self.send_delay), ("rho", self.rho)]
+        {
+            at_least(name, level, 0.0)?;
+        }
+        Ok(())
     }
 }
 
@@ -223,6 +278,10 @@ pub enum Operand {
     RefillRate,
     /// Share of a step for swap-in and dequantization.
     ReloadShare,
+    /// Preemptions per completed request.
+    Preemptions,
+    /// P99 of the client's delay over the median TTFT.
+    SendDelay,
     /// Evictions per second.
     EvictionRate,
     /// Communication time of a step.
@@ -262,6 +321,8 @@ impl Operand {
         Self::KvHitRate,
         Self::RefillRate,
         Self::ReloadShare,
+        Self::Preemptions,
+        Self::SendDelay,
         Self::EvictionRate,
         Self::CommunicationTime,
         Self::TokenThroughput,
@@ -353,6 +414,14 @@ impl Operand {
                     "share of a step for swap-in and dequantization",
                     "回迁与反量化占单步时间的比例",
                 ),
+                Unit::ONE,
+            ),
+            Self::Preemptions => {
+                ("preemptions", text("preemptions per request", "每个请求的抢占次数"), Unit::ONE)
+            }
+            Self::SendDelay => (
+                "send_delay",
+                text("P99 of the client's delay over TTFT P50", "客户端延迟 P99 与 TTFT P50 之比"),
                 Unit::ONE,
             ),
             Self::EvictionRate => {
@@ -502,7 +571,7 @@ use Test::{Down, High, KeepsGrowing, Low, Spikes, Stable, Up};
 /// It asks for a batch or a KV cache that is full, which tells it from [`GPU_LOW_TPOT_HIGH`].
 pub const TPOT_UP: Row = Row {
     id: "tpot_up",
-    precedence: 7,
+    precedence: 9,
     symptom: text("TPOT up", "TPOT 升高"),
     look_first: text("batch utilization, KV-cache utilization", "batch 利用率、KV Cache 利用率"),
     cause: text(
@@ -519,7 +588,7 @@ pub const TPOT_UP: Row = Row {
 /// TTFT up: decodes squeeze prefill out.
 pub const TTFT_UP: Row = Row {
     id: "ttft_up",
-    precedence: 10,
+    precedence: 12,
     symptom: text("TTFT up", "TTFT 升高"),
     look_first: text("queue depth", "队列深度"),
     cause: text("decodes squeeze prefill out", "prefill 被 decode 挤压"),
@@ -533,7 +602,7 @@ pub const TTFT_UP: Row = Row {
 /// Throughput high, TTFT bad: the decodes take the whole step.
 pub const THROUGHPUT_HIGH_TTFT_BAD: Row = Row {
     id: "throughput_high_ttft_bad",
-    precedence: 8,
+    precedence: 10,
     symptom: text("throughput high, TTFT bad", "吞吐高但 TTFT 差"),
     look_first: text("prefill/decode ratio", "prefill/decode 比例"),
     cause: text("the decode batch takes all resources", "decode batch 过大，占满资源"),
@@ -551,7 +620,7 @@ pub const THROUGHPUT_HIGH_TTFT_BAD: Row = Row {
 /// Hit rate up, TPOT bad: the hits are paid for by swap-in or dequantization.
 pub const HIT_RATE_UP_TPOT_BAD: Row = Row {
     id: "hit_rate_up_tpot_bad",
-    precedence: 4,
+    precedence: 6,
     symptom: text("hit rate up, TPOT bad", "命中率升但 TPOT 差"),
     look_first: text("refill rate, dequantization", "回填率、反量化"),
     cause: text("swap-in or dequantization jitter", "回迁或反量化抖动"),
@@ -571,7 +640,7 @@ pub const HIT_RATE_UP_TPOT_BAD: Row = Row {
 /// A reserve of KV blocks takes memory from the batch, hence [`Direction::Smaller`].
 pub const P99_JITTER: Row = Row {
     id: "p99_jitter",
-    precedence: 3,
+    precedence: 5,
     symptom: text("P99 jitters", "P99 剧烈抖动"),
     look_first: text("KV eviction spikes, communication", "KV 驱逐尖峰、通信"),
     cause: text(
@@ -594,7 +663,7 @@ pub const P99_JITTER: Row = Row {
 /// not wide, since memory-bound slows every step alike, which tells it from [`P99_JITTER`].
 pub const GPU_LOW_TPOT_HIGH: Row = Row {
     id: "gpu_low_tpot_high",
-    precedence: 5,
+    precedence: 7,
     symptom: text("GPU utilization low, TPOT high", "GPU 利用率低但 TPOT 高"),
     look_first: text("arithmetic intensity", "算术强度"),
     cause: text(
@@ -614,14 +683,15 @@ pub const GPU_LOW_TPOT_HIGH: Row = Row {
         &[is_not(O::KvUtilization, High)],
         &[is_not(O::TpotTail, High)],
     ],
-    unless: &[],
+    // A batch that is preempted has no room, whatever a sample of the KV cache shows.
+    unless: &[is(O::Preemptions, High)],
     source: DICTIONARY,
 };
 
 /// The queue keeps growing: not enough capacity.
 pub const QUEUE_GROWS: Row = Row {
     id: "queue_grows",
-    precedence: 1,
+    precedence: 2,
     symptom: text("queue depth keeps growing", "队列深度持续增长"),
     look_first: text("utilization ρ", "利用率 ρ"),
     cause: text("not enough capacity", "服务容量不足"),
@@ -636,7 +706,7 @@ pub const QUEUE_GROWS: Row = Row {
 /// E2E jitters: queueing grew or the decode path slowed.
 pub const E2E_JITTERS: Row = Row {
     id: "e2e_jitters",
-    precedence: 12,
+    precedence: 14,
     symptom: text("E2E jitters", "E2E 抖动"),
     look_first: text("wait in the queue and TPOT apart", "分别查看 W_queue 与 TPOT"),
     cause: text("queueing grew, or the decode path slowed", "排队变长，或 decode 路径变慢"),
@@ -653,7 +723,7 @@ pub const E2E_JITTERS: Row = Row {
 /// TTFT high, TPOT stable: the time is lost before the first token.
 pub const TTFT_HIGH_TPOT_STABLE: Row = Row {
     id: "ttft_high_tpot_stable",
-    precedence: 9,
+    precedence: 11,
     symptom: text("TTFT high, TPOT stable", "TTFT 高、TPOT 稳"),
     look_first: text("admission, queue, prompt length", "准入、排队、prompt 长度"),
     cause: text(
@@ -677,7 +747,7 @@ pub const TTFT_HIGH_TPOT_STABLE: Row = Row {
 /// TTFT stable, TPOT grows with the context: KV reads dominate the decode step.
 pub const TPOT_GROWS_WITH_CONTEXT: Row = Row {
     id: "tpot_grows_with_context",
-    precedence: 6,
+    precedence: 8,
     symptom: text("TTFT stable, TPOT grows with the context", "TTFT 稳、TPOT 随上下文变长而升高"),
     look_first: text("KV bytes per step, decode scheduling", "每步 KV 读取量、decode 调度"),
     cause: text(
@@ -698,7 +768,7 @@ pub const TPOT_GROWS_WITH_CONTEXT: Row = Row {
 /// Throughput high, goodput low: more is served, less of it in time.
 pub const THROUGHPUT_HIGH_GOODPUT_LOW: Row = Row {
     id: "throughput_high_goodput_low",
-    precedence: 11,
+    precedence: 13,
     symptom: text("throughput high, goodput low", "吞吐高、goodput 低"),
     look_first: text("goodput ratio, not token throughput", "goodput 比率，而不是 token 吞吐"),
     cause: text("SLO violations grow with the load", "SLO 违约随负载上升"),
@@ -715,7 +785,7 @@ pub const THROUGHPUT_HIGH_GOODPUT_LOW: Row = Row {
 /// Batch utilization high, E2E high: a backlog, not efficiency.
 pub const BATCH_HIGH_E2E_HIGH: Row = Row {
     id: "batch_high_e2e_high",
-    precedence: 2,
+    precedence: 3,
     symptom: text("batch utilization high, E2E high", "batch 利用率高、E2E 也高"),
     look_first: text(
         "Little's law, then ρ with M/M/1 or M/G/1",
@@ -732,11 +802,57 @@ pub const BATCH_HIGH_E2E_HIGH: Row = Row {
     source: WALKTHROUGH_74,
 };
 
-/// Every row, in the order of the source's table.
+/// Requests are sent late: the client is the bottleneck, and no latency of the server means much.
+pub const CLIENT_LIMITED: Row = Row {
+    id: "client_limited",
+    precedence: 1,
+    symptom: text("requests are sent late", "请求发送滞后"),
+    look_first: text("send time against the time that was due", "实际发送时间与计划发送时间"),
+    cause: text(
+        "the client cannot keep up with its own schedule, so the load is not the one asked for and latencies from sending hide the wait (coordinated omission)",
+        "客户端跟不上自己的发送计划：实际负载低于要求，且从发送时刻算起的时延掩盖了等待（coordinated omission）",
+    ),
+    action: text(
+        "give the client more workers or lift its concurrency limit, and measure again",
+        "增加客户端 worker 或放宽并发上限，然后重新测量",
+    ),
+    batch: Direction::None,
+    all: &[&[is(O::SendDelay, High)]],
+    unless: &[],
+    source: Source {
+        work: "Tene, How NOT to Measure Latency; wrk2",
+        section: "coordinated omission",
+    },
+};
+
+/// Requests are preempted: the KV cache is too small for the batch.
+pub const PREEMPTED: Row = Row {
+    id: "preempted",
+    precedence: 4,
+    symptom: text("requests are preempted", "请求被抢占"),
+    look_first: text("preemptions, KV-cache utilization", "抢占次数、KV Cache 利用率"),
+    cause: text(
+        "KV-bound: the running requests outgrow the KV cache, and what is preempted is prefilled again",
+        "KV 受限：运行中的请求超出 KV Cache 容量，被抢占者需要重新 prefill",
+    ),
+    action: text(
+        "lower max_num_seqs, or give the KV cache more memory",
+        "调低 max_num_seqs，或为 KV Cache 提供更多显存",
+    ),
+    batch: Direction::Smaller,
+    all: &[&[is(O::Preemptions, High)]],
+    unless: &[],
+    source: Source {
+        work: "vLLM 0.33.0 docs/configuration/optimization.md",
+        section: "Preemption",
+    },
+};
+
+/// Every row: those of the source's table in its order, then ours.
 ///
-/// The precedence is another: overload first, as every other symptom follows from it; then what
-/// disturbs memory; then the decode path, then the prefill path; last the two that only say that
-/// something is wrong.
+/// The precedence is another: first a client whose load is not the one asked for; then overload,
+/// as every other symptom follows from it; then what disturbs memory; then the decode path, then
+/// the prefill path; last the two that only say that something is wrong.
 pub const ROWS: &[&Row] = &[
     &TPOT_UP,
     &TTFT_UP,
@@ -750,6 +866,8 @@ pub const ROWS: &[&Row] = &[
     &TPOT_GROWS_WITH_CONTEXT,
     &THROUGHPUT_HIGH_GOODPUT_LOW,
     &BATCH_HIGH_E2E_HIGH,
+    &CLIENT_LIMITED,
+    &PREEMPTED,
 ];
 
 /// What a bound was made from.
@@ -806,8 +924,10 @@ pub enum Evidence {
     Compared {
         /// What was observed.
         operand: Operand,
-        /// Its value.
+        /// Its value; the lower end where only a range is known.
         value: f64,
+        /// The upper end, infinite if nothing bounds it; the value itself where that is known.
+        upto: f64,
         /// How it stands to the bound.
         relation: Relation,
         /// The bound.
@@ -870,6 +990,8 @@ pub enum Part {
     Limit,
     /// A series of it.
     Series,
+    /// A value finer than the range that is known, which lies on both sides of the bound.
+    Finer,
 }
 
 /// A row that fires.
@@ -974,11 +1096,24 @@ impl Answer {
     }
 }
 
+/// The two ends of a number, equal where it is known.
+#[derive(Clone, Copy)]
+struct Span {
+    low: f64,
+    high: f64,
+}
+
+impl Span {
+    const fn exactly(x: f64) -> Self {
+        Self { low: x, high: x }
+    }
+}
+
 /// The numbers of one operand.
 #[derive(Clone, Copy, Default)]
 struct Reading {
-    current: Option<f64>,
-    baseline: Option<f64>,
+    current: Option<Span>,
+    baseline: Option<Span>,
     limit: Option<f64>,
     trend: Option<Trend>,
 }
@@ -986,8 +1121,8 @@ struct Reading {
 impl Reading {
     fn of<Q: Quantity>(current: Option<Q>, baseline: Option<Q>, limit: Option<Q>) -> Self {
         let number = |q: Option<Q>| q.map(Quantity::number);
-        let (current, baseline, limit) = (number(current), number(baseline), number(limit));
-        Self { current, baseline, limit, trend: None }
+        let span = |q: Option<Q>| number(q).map(Span::exactly);
+        Self { current: span(current), baseline: span(baseline), limit: number(limit), trend: None }
     }
 
     fn figure<Q: Quantity>(f: Figure<Q>) -> Self {
@@ -999,29 +1134,51 @@ impl Reading {
     }
 
     fn median<Q: Quantity>(l: Latency<Q>) -> Self {
-        Self::of(l.p50, l.baseline_p50, None)
+        Self {
+            current: span(l.p50, l.to.p50),
+            baseline: span(l.baseline_p50, l.to.baseline_p50),
+            ..Self::default()
+        }
     }
 
     fn p99<Q: Quantity>(l: Latency<Q>) -> Self {
-        Self::of(l.p99, l.baseline_p99, l.slo)
+        Self {
+            current: span(l.p99, l.to.p99),
+            baseline: span(l.baseline_p99, l.to.baseline_p99),
+            limit: l.slo.map(Quantity::number),
+            trend: None,
+        }
     }
 
     fn tail<Q: Quantity>(l: Latency<Q>) -> Self {
-        let ratio = |p99: Option<Q>, p50: Option<Q>| Some(p99?.number() / p50?.number());
+        let ratio = |p99: Option<Span>, p50: Option<Span>| {
+            let (p99, p50) = (p99?, p50?);
+            // Both may lie in one bucket, and P99 is never below P50.
+            let low = if p50.high.is_finite() { (p99.low / p50.high).max(1.0) } else { 1.0 };
+            let high = if 0.0 < p50.low { p99.high / p50.low } else { f64::INFINITY };
+            Some(Span { low, high })
+        };
+        let (median, p99) = (Self::median(l), Self::p99(l));
         Self {
-            current: ratio(l.p99, l.p50),
-            baseline: ratio(l.baseline_p99, l.baseline_p50),
+            current: ratio(p99.current, median.current),
+            baseline: ratio(p99.baseline, median.baseline),
             ..Self::default()
         }
     }
 
     fn level(current: Option<f64>, level: f64) -> Self {
-        Self { current, limit: Some(level), ..Self::default() }
+        Self { current: current.map(Span::exactly), limit: Some(level), ..Self::default() }
     }
 
     fn series(trend: Option<Trend>) -> Self {
         Self { trend, ..Self::default() }
     }
+}
+
+/// A percentile with its upper end.
+fn span<Q: Quantity>(low: Option<Q>, to: Upper<Q>) -> Option<Span> {
+    let low = low?.number();
+    Some(Span { low, high: to.of(low) })
 }
 
 impl Observations {
@@ -1057,6 +1214,8 @@ impl Observations {
         for (name, number) in [
             ("prefill_decode_ratio", self.prefill_decode_ratio.current),
             ("baseline prefill_decode_ratio", self.prefill_decode_ratio.baseline),
+            ("preemptions", self.preemptions),
+            ("send_delay", self.send_delay),
             ("eviction_rate", self.eviction_rate.peak),
             ("mean eviction_rate", self.eviction_rate.mean),
             ("rho", self.rho),
@@ -1106,6 +1265,8 @@ impl Observations {
             O::KvHitRate => Reading::figure(self.kv_hit_rate),
             O::RefillRate => Reading::level(self.refill_rate, t.refill),
             O::ReloadShare => Reading::level(self.reload_share, t.reload),
+            O::Preemptions => Reading::level(self.preemptions, t.preemptions),
+            O::SendDelay => Reading::level(self.send_delay, t.send_delay),
             O::EvictionRate => Reading::peak(self.eviction_rate),
             O::CommunicationTime => Reading::peak(self.communication_time),
             O::TokenThroughput => Reading::figure(self.token_throughput),
@@ -1181,21 +1342,27 @@ impl Observations {
             return self.ask_stable(operand, t);
         }
         let Some(value) = r.current else { return missing(Part::Current) };
+        // The bound where it is hardest to be above it, and where it is easiest.
         let (bound, against) = match test {
             Up | Down => {
                 let Some(baseline) = r.baseline else { return missing(Part::Baseline) };
                 let factor = t.up;
-                if test == Down {
-                    (baseline / factor, Against::BaselineOver { factor, baseline })
-                } else if factor * baseline < operand.floor() {
-                    (operand.floor(), Against::Floor)
-                } else {
-                    (factor * baseline, Against::Baseline { factor, baseline })
-                }
+                let of = |baseline: f64| {
+                    if test == Down {
+                        (baseline / factor, Against::BaselineOver { factor, baseline })
+                    } else if factor * baseline < operand.floor() {
+                        (operand.floor(), Against::Floor)
+                    } else {
+                        (factor * baseline, Against::Baseline { factor, baseline })
+                    }
+                };
+                let (low, high) = (of(baseline.low), of(baseline.high));
+                (Span { low: low.0, high: high.0 }, [low.1, high.1])
             }
             Spikes => {
-                let Some(mean) = r.baseline else { return missing(Part::Mean) };
-                (t.spike * mean, Against::Mean { factor: t.spike, mean })
+                let Some(mean) = r.baseline.map(|b| b.low) else { return missing(Part::Mean) };
+                let against = Against::Mean { factor: t.spike, mean };
+                (Span::exactly(t.spike * mean), [against; 2])
             }
             High | Low | KeepsGrowing | Stable => {
                 let Some(limit) = r.limit else { return missing(Part::Limit) };
@@ -1204,16 +1371,24 @@ impl Observations {
                     O::ArithmeticIntensity => Against::RidgePoint,
                     _ => Against::Level,
                 };
-                (limit, against)
+                (Span::exactly(limit), [against; 2])
             }
         };
-        let (holds, relation) = match test {
-            Down | Low if value < bound => (true, Relation::Below),
-            Down | Low => (false, Relation::AtLeast),
-            _ if bound < value => (true, Relation::Above),
-            _ => (false, Relation::AtMost),
+        let [against_low, against_high] = against;
+        let downwards = matches!(test, Down | Low);
+        // Each answer names the end of the bound that it had to clear.
+        let (holds, relation, bound, against) = match downwards {
+            true if value.high < bound.low => (true, Relation::Below, bound.low, against_low),
+            true if bound.high <= value.low => (false, Relation::AtLeast, bound.high, against_high),
+            false if bound.high < value.low => (true, Relation::Above, bound.high, against_high),
+            false if value.high <= bound.low => (false, Relation::AtMost, bound.low, against_low),
+            _ => return missing(Part::Finer),
         };
-        Answer::from(holds, vec![Evidence::Compared { operand, value, relation, bound, against }])
+        let (value, upto) = (value.low, value.high);
+        Answer::from(
+            holds,
+            vec![Evidence::Compared { operand, value, upto, relation, bound, against }],
+        )
     }
 
     /// Neither up nor high, wherever either can be told.
@@ -1244,13 +1419,34 @@ impl Observations {
 /// Names of a latency's p50, p99, baseline p50, baseline p99 and SLO, in this order.
 fn check_latency<Q: Quantity>(l: &Latency<Q>, names: [&'static str; 5]) -> Result<()> {
     let [p50, p99, baseline_p50, baseline_p99, slo] = names;
-    for (name, q) in [(p50, l.p50), (baseline_p50, l.baseline_p50), (slo, l.slo)] {
+    for (name, q, to) in [
+        (p50, l.p50, l.to.p50),
+        (p99, l.p99, l.to.p99),
+        (baseline_p50, l.baseline_p50, l.to.baseline_p50),
+        (baseline_p99, l.baseline_p99, l.to.baseline_p99),
+    ] {
+        if let (Some(low), Upper::At(high)) = (q, to) {
+            difference((name, high.number()), ("its lower end", low.number()))?;
+        }
+    }
+    let exact = |q: Option<Q>, to: Upper<Q>| q.filter(|_| matches!(to, Upper::Exact));
+    for (name, q) in [
+        (p50, exact(l.p50, l.to.p50)),
+        (baseline_p50, exact(l.baseline_p50, l.to.baseline_p50)),
+        (slo, l.slo),
+    ] {
         if let Some(q) = q {
             above(name, q.number(), 0.0)?;
         }
     }
-    check_order(p99, l.p99, p50, l.p50)?;
-    check_order(baseline_p99, l.baseline_p99, baseline_p50, l.baseline_p50)
+    // A range starts at the lower end of a bucket, which says nothing about the order.
+    check_order(p99, exact(l.p99, l.to.p99), p50, l.p50)?;
+    check_order(
+        baseline_p99,
+        exact(l.baseline_p99, l.to.baseline_p99),
+        baseline_p50,
+        l.baseline_p50,
+    )
 }
 
 fn check_order<Q: Quantity>(
@@ -1353,7 +1549,7 @@ impl fmt::Display for EvidenceText {
             Language::Zh => ("（", "，", "）"),
         };
         match self.evidence {
-            Evidence::Compared { operand, value, relation, bound, against } => {
+            Evidence::Compared { operand, value, upto, relation, bound, against } => {
                 let sign = match relation {
                     Relation::Above => ">",
                     Relation::AtMost => "≤",
@@ -1365,8 +1561,19 @@ impl fmt::Display for EvidenceText {
                     u => format!(" {u}"),
                 };
                 let name = say(operand.name());
-                let (value, bound) = distinct(value, bound);
-                write!(f, "{name} {value}{unit} {sign} {bound}{unit}{open}")?;
+                let (shown, bound) = distinct(value, bound);
+                match upto {
+                    _ if upto.total_cmp(&value).is_eq() => write!(f, "{name} {shown}")?,
+                    f64::INFINITY => {
+                        let beyond = say(text("beyond", "超过"));
+                        write!(f, "{name} {beyond} {shown}")?;
+                    }
+                    _ => {
+                        let within = say(text("in", "介于"));
+                        write!(f, "{name} {within} {shown}..{}", short(upto))?;
+                    }
+                }
+                write!(f, "{unit} {sign} {bound}{unit}{open}")?;
                 match against {
                     Against::Baseline { factor, baseline } => {
                         let word = say(BASELINE);
@@ -1422,17 +1629,25 @@ impl fmt::Display for MissingText {
             (Part::Limit, O::ArithmeticIntensity) => RIDGE_POINT,
             (Part::Limit, _) => text("SLO", "SLO"),
             (Part::Series, _) => text("series of samples", "采样序列"),
+            (Part::Finer, _) => text("exact value", "精确值"),
         };
         let (name, part) =
             (operand.name().in_language(self.language), part.in_language(self.language));
         match self.language {
+            Language::En if self.missing.part == Part::Finer => {
+                write!(f, "the {part} of {name}, whose bucket holds the bound")
+            }
             Language::En => write!(f, "the {part} of {name}"),
             Language::Zh => {
                 // A space sets Latin letters off from Chinese ones.
                 let latin = |c: char| c.is_ascii();
                 let before = if name.ends_with(latin) { " " } else { "" };
                 let after = if part.starts_with(latin) { " " } else { "" };
-                write!(f, "{name}{before}的{after}{part}")
+                write!(f, "{name}{before}的{after}{part}")?;
+                if self.missing.part == Part::Finer {
+                    f.write_str("（界限落在其桶内）")?;
+                }
+                Ok(())
             }
         }
     }

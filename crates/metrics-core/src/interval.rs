@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use crate::error::{Error, above, at_least, finite};
-use crate::summary::{PercentileMethod, Summary, of_sorted, sum};
+use crate::summary::{PercentileMethod, Summary, mid_ranks, of_sorted, sum};
 
 /// Why there is no interval.
 ///
@@ -682,8 +682,114 @@ const BINS: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     summary: &'a Summary,
+    correlation: Correlation,
+}
+
+/// How correlated the samples of a run are: what is left of a [`Run`] when its samples are gone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Correlation {
+    samples: u64,
     effective: f64,
     correlated: bool,
+}
+
+/// Samples in order with their figures and their correlation, from one sort.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::interval::Series;
+///
+/// let series = Series::new((1..=500).map(f64::from).collect())?;
+/// assert_eq!(series.summary().max(), 500.0);
+/// assert!(series.run().is_correlated());
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Series {
+    summary: Summary,
+    correlation: Correlation,
+}
+
+impl Series {
+    /// The samples in order of occurrence.
+    ///
+    /// # Errors
+    ///
+    /// As [`Summary::new`].
+    pub fn new(values: Vec<f64>) -> Result<Self, Error> {
+        let (summary, ranks) = Summary::ranked(values)?;
+        Ok(Self { summary, correlation: Correlation::of(&ranks) })
+    }
+
+    /// Their figures.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Their correlation.
+    #[must_use]
+    pub fn correlation(&self) -> Correlation {
+        self.correlation
+    }
+
+    /// The samples as one run.
+    #[must_use]
+    pub fn run(&self) -> Run<'_> {
+        Run { summary: &self.summary, correlation: self.correlation }
+    }
+}
+
+impl Correlation {
+    /// Of samples of which these are the ranks.
+    fn of(ranks: &[f64]) -> Self {
+        Self {
+            samples: ranks.len() as u64,
+            effective: effective(ranks),
+            correlated: is_correlated(ranks),
+        }
+    }
+
+    /// A share of correlated requests that meet a limit: see [`Run::proportion`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Run::proportion`].
+    pub fn proportion(&self, met: &[bool], confidence: Confidence) -> Result<Interval> {
+        let (good, total) = (met.iter().filter(|&&m| m).count() as u64, met.len() as u64);
+        let independent = proportion(good, total, confidence)?;
+        testable(total)?;
+        let values: Vec<f64> = met.iter().map(|&m| f64::from(u8::from(m))).collect();
+        // Two values rank like themselves.
+        if !self.correlated && !is_correlated(&values) {
+            return Ok(independent);
+        }
+        let effective = self.effective / self.samples as f64 * total as f64;
+        if effective < EFFECTIVE_MIN {
+            let (samples, needed) = (total, EFFECTIVE_MIN);
+            return Err(NoInterval::TooShort { samples, effective, needed });
+        }
+        let blocks = Blocks::of(&values)?;
+        let share = good as f64 / total as f64;
+        let variance = blocks.variance();
+        // With all or none met the blocks have no variance, and only the run's worth is left.
+        let worth = if 0.0 < variance {
+            (share * (1.0 - share) / variance).min(effective)
+        } else {
+            effective
+        };
+        let t = t_quantile(confidence.tail(Side::Both), blocks.count() - 1.0);
+        let (low, high) = wilson(share * worth, worth, t);
+        Ok(Interval {
+            low: Some(low),
+            high: Some(high),
+            method: IntervalMethod::Blocks,
+            effective_samples: effective,
+            blocks: Some(blocks.means.len() as u64),
+            ..independent
+        })
+    }
 }
 
 /// Whether a run is long enough for its correlation to show.
@@ -698,8 +804,7 @@ impl<'a> Run<'a> {
     /// The samples of `summary` as one run.
     #[must_use]
     pub fn new(summary: &'a Summary) -> Self {
-        let ranks = mid_ranks(summary.values());
-        Self { summary, effective: effective(&ranks), correlated: is_correlated(&ranks) }
+        Self { summary, correlation: Correlation::of(&mid_ranks(summary.values())) }
     }
 
     /// How many independent samples the run is worth, at most n.
@@ -717,7 +822,7 @@ impl<'a> Run<'a> {
     /// Analysis 16 (2021).
     #[must_use]
     pub fn effective_samples(&self) -> f64 {
-        self.effective
+        self.correlation.effective
     }
 
     /// Whether neighbours are alike by more than chance: von Neumann's ratio of the ranks, and of
@@ -729,7 +834,7 @@ impl<'a> Run<'a> {
     /// (1982).
     #[must_use]
     pub fn is_correlated(&self) -> bool {
-        self.correlated
+        self.correlation.correlated
     }
 
     /// The mean: by [`mean_independent`] if the run shows no correlation, else by blocks.
@@ -740,7 +845,7 @@ impl<'a> Run<'a> {
     /// [`Run::mean_by_blocks`].
     pub fn mean(&self, confidence: Confidence) -> Result<Interval> {
         testable(self.summary.n())?;
-        if self.correlated {
+        if self.correlation.correlated {
             self.mean_by_blocks(confidence)
         } else {
             mean_independent(self.summary, confidence)
@@ -756,7 +861,7 @@ impl<'a> Run<'a> {
     /// and [`Run::percentile_by_blocks`].
     pub fn percentile(&self, p: f64, confidence: Confidence) -> Result<Interval> {
         testable(self.summary.n())?;
-        if self.correlated {
+        if self.correlation.correlated {
             self.percentile_by_blocks(p, confidence)
         } else {
             percentile_independent(self.summary, p, confidence)
@@ -891,43 +996,12 @@ impl<'a> Run<'a> {
     /// Intervals for Proportions with Small Expected Number of Positive Counts*, Survey
     /// Methodology 24 (1998).
     pub fn proportion(&self, met: &[bool], confidence: Confidence) -> Result<Interval> {
-        let (good, total) = (met.iter().filter(|&&m| m).count() as u64, met.len() as u64);
-        let independent = proportion(good, total, confidence)?;
-        testable(total)?;
-        let values: Vec<f64> = met.iter().map(|&m| f64::from(u8::from(m))).collect();
-        // Two values rank like themselves.
-        if !self.correlated && !is_correlated(&values) {
-            return Ok(independent);
-        }
-        let effective = self.effective / self.summary.n() as f64 * total as f64;
-        if effective < EFFECTIVE_MIN {
-            let (samples, needed) = (total, EFFECTIVE_MIN);
-            return Err(NoInterval::TooShort { samples, effective, needed });
-        }
-        let blocks = Blocks::of(&values)?;
-        let share = good as f64 / total as f64;
-        let variance = blocks.variance();
-        // With all or none met the blocks have no variance, and only the run's worth is left.
-        let worth = if 0.0 < variance {
-            (share * (1.0 - share) / variance).min(effective)
-        } else {
-            effective
-        };
-        let t = t_quantile(confidence.tail(Side::Both), blocks.count() - 1.0);
-        let (low, high) = wilson(share * worth, worth, t);
-        Ok(Interval {
-            low: Some(low),
-            high: Some(high),
-            method: IntervalMethod::Blocks,
-            effective_samples: effective,
-            blocks: Some(blocks.means.len() as u64),
-            ..independent
-        })
+        self.correlation.proportion(met, confidence)
     }
 
     fn long_enough(&self, needed: f64) -> Result<()> {
-        if self.effective < needed {
-            let (samples, effective) = (self.summary.n(), self.effective);
+        if self.correlation.effective < needed {
+            let (samples, effective) = (self.summary.n(), self.correlation.effective);
             return Err(NoInterval::TooShort { samples, effective, needed });
         }
         Ok(())
@@ -947,26 +1021,10 @@ impl<'a> Run<'a> {
             side: Side::Both,
             method: IntervalMethod::Blocks,
             samples: self.summary.n(),
-            effective_samples: self.effective,
+            effective_samples: self.correlation.effective,
             blocks: Some(blocks.means.len() as u64),
         }
     }
-}
-
-/// Ranks from 1, in the order of the values; equal values share their middle rank.
-fn mid_ranks(values: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_unstable_by(|&a, &b| values[a].total_cmp(&values[b]));
-    let mut ranks = vec![0.0; values.len()];
-    let mut start = 0;
-    for group in order.chunk_by(|&a, &b| values[a] == values[b]) {
-        let middle = start as f64 + f64::midpoint(1.0, group.len() as f64);
-        for &i in group {
-            ranks[i] = middle;
-        }
-        start += group.len();
-    }
-    ranks
 }
 
 /// The means of `count` blocks whose lengths differ by at most one; `1 <= count <= n`.

@@ -6,13 +6,14 @@
 use crate::concurrency::{InFlight, in_flight};
 use crate::error::{Error, Result};
 use crate::goodput::slo_attainment;
-use crate::interval::{Confidence, Interval, NoInterval, proportion};
+use crate::interval::{Confidence, Correlation, Interval, NoInterval, Series, proportion};
 use crate::latency::RequestMetrics;
 use crate::slo::{Judgement, Latency, Limit, Slo, SloSet};
 use crate::summary::{PercentileMethod, Summary};
+use crate::table::{Observed, Request, RequestTable, Selection};
 use crate::throughput::{request_throughput, token_throughput};
-use crate::timeline::{Gaps, Outcome, RequestTimeline};
-use crate::units::{Quantity, RequestsPerSecond, Seconds, TokensPerSecond, Unit};
+use crate::timeline::{GapKind, Outcome, RequestTimeline};
+use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond, Unit};
 
 /// The percentiles that a report shows, as shares.
 pub const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -37,6 +38,21 @@ pub struct Input<'a> {
     /// that had ended by then are the short ones.
     pub truncated: bool,
     /// The objectives; goodput is computed if there is one.
+    pub slo: &'a SloSet,
+    /// How percentiles are taken.
+    pub method: PercentileMethod,
+    /// The confidence of the intervals.
+    pub confidence: Confidence,
+}
+
+/// What a report of a table is asked for: [`Input`] without the requests.
+#[derive(Clone, Debug)]
+pub struct Settings<'a> {
+    /// The tool's own wall clock of the run, if known; else the span of the requests is taken.
+    pub window: Option<Window>,
+    /// Whether the run was stopped while requests were left.
+    pub truncated: bool,
+    /// The objectives.
     pub slo: &'a SloSet,
     /// How percentiles are taken.
     pub method: PercentileMethod,
@@ -227,21 +243,32 @@ impl Report {
     ///
     /// [`Error::NotAbove`] if the window has length zero; [`Error::Empty`] without any request.
     pub fn new(input: &Input<'_>) -> Result<Self> {
-        if input.timelines.is_empty() {
+        let settings = Settings {
+            window: input.window.clone(),
+            truncated: input.truncated,
+            slo: input.slo,
+            method: input.method,
+            confidence: input.confidence,
+        };
+        Self::of_table(&RequestTable::of(input.timelines), &settings)
+    }
+
+    /// The same figures from a table, bit for bit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Report::new`].
+    pub fn of_table(table: &RequestTable, settings: &Settings<'_>) -> Result<Self> {
+        if table.is_empty() {
             return Err(Error::Empty { input: "the run", item: "request" });
         }
-        let mut completed: Vec<&RequestTimeline> =
-            input.timelines.iter().filter(|t| t.outcome() == Outcome::Completed).collect();
-        sort_by_arrival(&mut completed);
+        let completed = table.select(|o| o == Outcome::Completed);
         let outcomes: Vec<(Outcome, u64)> = Outcome::ALL
             .iter()
-            .map(|&o| (o, input.timelines.iter().filter(|t| t.outcome() == o).count() as u64))
+            .map(|&o| (o, table.requests().filter(|t| t.outcome() == o).count() as u64))
             .collect();
-        let window = if input.truncated {
-            None
-        } else {
-            input.window.clone().or_else(|| span(input.timelines))
-        };
+        let window =
+            if settings.truncated { None } else { settings.window.clone().or_else(|| span(table)) };
         let intervals: Vec<(f64, f64)> = completed
             .iter()
             .filter_map(|t| Some((t.arrival_s()?, t.arrival_s()? + t.e2e_latency()?.get())))
@@ -251,13 +278,15 @@ impl Report {
             Some(w) if !intervals.is_empty() => Some(in_flight(&intervals, w.length)?),
             _ => None,
         };
+        drop(intervals);
+        let mut asked = Asked::new(table, &completed, settings);
         Ok(Self {
-            latency: latency(&completed, input),
+            latency: latency(&mut asked),
             throughput: Throughput::new(&completed, window.as_ref())?,
-            goodput: if input.slo.is_empty() || input.truncated {
+            goodput: if settings.slo.is_empty() || settings.truncated {
                 None
             } else {
-                Some(Goodput::new(input, &completed, window.as_ref())?)
+                Some(Goodput::new(&asked, window.as_ref())?)
             },
             outcomes,
             window,
@@ -279,90 +308,164 @@ impl Report {
     }
 }
 
-/// Puts requests in order of arrival, which the block intervals need since neighbours in time are
-/// alike; where an arrival is unknown the order of the file stays.
-fn sort_by_arrival(requests: &mut [&RequestTimeline]) {
-    let arrival = |t: &RequestTimeline| t.arrival_s();
-    if requests.iter().all(|t| arrival(t).is_some()) {
-        let key = |t: &RequestTimeline| arrival(t).unwrap_or(0.0);
-        requests.sort_by(|a, b| key(a).total_cmp(&key(b)));
-    }
-}
-
 /// First arrival to last token, if any completed request has both.
-fn span(timelines: &[RequestTimeline]) -> Option<Window> {
-    let start = timelines.iter().filter_map(RequestTimeline::arrival_s).min_by(f64::total_cmp)?;
-    let end = timelines
-        .iter()
+fn span(table: &RequestTable) -> Option<Window> {
+    let start = table.requests().filter_map(|t| t.arrival_s()).min_by(f64::total_cmp)?;
+    let end = table
+        .requests()
         .filter_map(|t| Some(t.arrival_s()? + t.e2e_latency()?.get()))
         .max_by(f64::total_cmp)?;
     let length = Seconds::new(end - start).ok().filter(|l| 0.0 < l.get())?;
     Some(Window { length, basis: "first arrival to last token".to_owned() })
 }
 
+/// The requests of a run, what is asked of them, and what the latency layer finds out on its way
+/// that the goodput layer needs, so that no latency is sorted twice or kept.
+struct Asked<'a> {
+    completed: &'a Selection<'a>,
+    /// Completed requests and misses.
+    finished: Selection<'a>,
+    settings: &'a Settings<'a>,
+    /// Of each latency in the order of [`Latency::ALL`].
+    found: [Found; Latency::ALL.len()],
+}
+
+/// What is known of one latency over the completed requests.
+#[derive(Default)]
+struct Found {
+    /// The correlation of the run in it; `None` if no request has it.
+    correlation: Option<Correlation>,
+    /// How many requests that rests on.
+    known: usize,
+    /// The percentiles that targets ask for.
+    percentiles: Vec<(f64, Percentile)>,
+}
+
+/// A percentile as a target needs it.
+type Percentile = (Option<f64>, std::result::Result<Interval, String>);
+
+impl<'a> Asked<'a> {
+    fn new(
+        table: &'a RequestTable,
+        completed: &'a Selection<'a>,
+        settings: &'a Settings<'a>,
+    ) -> Self {
+        let finished = table.select(|o| o == Outcome::Completed || o.is_miss());
+        Self { completed, finished, settings, found: Default::default() }
+    }
+
+    fn misses(&self) -> u64 {
+        (self.finished.len() - self.completed.len()) as u64
+    }
+
+    /// The figures of a latency; notes what the objectives will need of it.
+    fn figures(&mut self, latency: Latency, values: Vec<f64>) -> Option<Figures> {
+        let known = values.len();
+        let settings = self.settings;
+        let series = Series::new(values);
+        let percentiles = settings.slo.items().iter().filter_map(|s| match s {
+            Slo::Percentile { p, limit } if limit.latency == latency => Some(*p),
+            _ => None,
+        });
+        let percentiles = percentiles
+            .map(|p| match &series {
+                Ok(s) => {
+                    let interval = s.run().percentile(p, settings.confidence);
+                    let observed = s.summary().percentile_by(p, settings.method).ok();
+                    (p, (observed, interval.map_err(|e| e.to_string())))
+                }
+                Err(e) => (p, (None, Err(e.to_string()))),
+            })
+            .collect();
+        let correlation = series.as_ref().ok().map(Series::correlation);
+        if let Some(found) = self.found.get_mut(latency as usize) {
+            *found = Found { correlation, known, percentiles };
+        }
+        figures(&series.ok()?, settings)
+    }
+
+    fn found(&self, latency: Latency) -> Option<&Found> {
+        self.found.get(latency as usize)
+    }
+
+    /// The correlation of the finished requests in a latency; `None` if one of them has none.
+    fn correlation(&self, latency: Latency) -> Result<Option<Correlation>> {
+        let found = self.found(latency).filter(|f| f.known == self.finished.len());
+        if let Some(found) = found {
+            return Ok(found.correlation);
+        }
+        let values: Option<Vec<f64>> = self.finished.iter().map(|t| latency.of(&t)).collect();
+        values.map(|v| Ok(Series::new(v)?.correlation())).transpose()
+    }
+}
+
 /// The latency layer: TTFT, TPOT, gaps, E2E.
-fn latency(completed: &[&RequestTimeline], input: &Input<'_>) -> Vec<Distribution> {
-    let row = |name, unit, values: Vec<f64>, one_token_left_out: usize| {
-        let known = values.len() + one_token_left_out;
+fn latency(asked: &mut Asked<'_>) -> Vec<Distribution> {
+    let (completed, settings) = (asked.completed, asked.settings);
+    let row = |name, unit, n: usize, figures: Option<Figures>, one_token_left_out: usize| {
+        let known = n + one_token_left_out;
         Distribution {
             name,
             unit,
             unknown_left_out: completed.len().saturating_sub(known) as u64,
             one_token_left_out: one_token_left_out as u64,
-            figures: figures(values, input),
+            figures,
         }
     };
-    let metrics: Vec<RequestMetrics> = completed.iter().filter_map(|t| t.metrics()).collect();
-    let with_gaps: Vec<f64> =
-        metrics.iter().filter(|m| m.has_gaps()).map(|m| m.tpot.get()).collect();
-    let one_token = metrics.len() - with_gaps.len();
-    let of = |l: Latency| completed.iter().filter_map(|t| l.of(t)).collect::<Vec<f64>>();
-    let mut rows = vec![
-        row(Latency::Ttft.name(), Unit::SECOND, of(Latency::Ttft), 0),
-        row(Latency::Tpot.name(), Unit::SECOND.per(Unit::TOKEN), with_gaps, one_token),
-    ];
-    for (name, per_token) in [("itl", true), ("inter_chunk_gap", false)] {
-        let values: Vec<f64> = completed
-            .iter()
-            .filter_map(|t| t.gaps())
-            .filter(|g| matches!(g, Gaps::Token(_)) == per_token)
-            .flat_map(|g| g.values().iter().map(|s| s.get()))
-            .collect();
+    let mut of = |latency: Latency, unit: Unit| {
+        let all = || completed.iter().filter_map(|t| t.metrics());
+        let (values, one_token): (Vec<f64>, usize) = if latency == Latency::Tpot {
+            let with_gaps = all().filter(RequestMetrics::has_gaps);
+            (with_gaps.map(|m| m.tpot.get()).collect(), all().filter(|m| !m.has_gaps()).count())
+        } else {
+            (completed.iter().filter_map(|t| latency.of(&t)).collect(), 0)
+        };
+        let n = values.len();
+        row(latency.name(), unit, n, asked.figures(latency, values), one_token)
+    };
+    let mut rows =
+        vec![of(Latency::Ttft, Unit::SECOND), of(Latency::Tpot, Unit::SECOND.per(Unit::TOKEN))];
+    let e2e = of(Latency::E2e, Unit::SECOND);
+    for (name, kind) in [("itl", GapKind::Token), ("inter_chunk_gap", GapKind::Chunk)] {
+        let gaps = completed.iter().filter_map(|t| t.gaps()).filter(|(k, _)| *k == kind);
+        let values: Vec<f64> = gaps.flat_map(|(_, gaps)| gaps).copied().collect();
         if !values.is_empty() {
             rows.push(Distribution {
                 name,
                 unit: Unit::SECOND,
-                figures: figures(values, input),
+                figures: Series::new(values).ok().and_then(|s| figures(&s, settings)),
                 one_token_left_out: 0,
                 unknown_left_out: 0,
             });
         }
     }
-    rows.push(row(Latency::E2e.name(), Unit::SECOND, of(Latency::E2e), 0));
-    let waits = |of: fn(&RequestTimeline) -> Option<Seconds>| {
-        completed.iter().filter_map(|t| of(t)).map(Seconds::get).collect::<Vec<f64>>()
-    };
+    rows.push(e2e);
     for (name, values) in [
-        ("queue_time", waits(RequestTimeline::queue_time)),
-        ("send_delay", waits(RequestTimeline::send_delay)),
+        ("queue_time", waits(completed, Request::queue_time)),
+        ("send_delay", waits(completed, Request::send_delay)),
     ] {
         if !values.is_empty() {
-            rows.push(row(name, Unit::SECOND, values, 0));
+            let n = values.len();
+            let figures = Series::new(values).ok().and_then(|s| figures(&s, settings));
+            rows.push(row(name, Unit::SECOND, n, figures, 0));
         }
     }
     rows
 }
 
-fn figures(values: Vec<f64>, input: &Input<'_>) -> Option<Figures> {
-    let summary = Summary::new(values).ok()?;
-    let run = summary.run();
+fn waits<'a>(requests: &Selection<'a>, of: impl Fn(&Request<'a>) -> Option<Seconds>) -> Vec<f64> {
+    requests.iter().filter_map(|t| of(&t)).map(Seconds::get).collect()
+}
+
+fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
+    let (summary, run) = (series.summary(), series.run());
     let percentiles: Result<Vec<Figure>> = PERCENTILES
         .iter()
         .map(|&p| {
             Ok(Figure {
                 p: Some(p),
-                value: summary.percentile_by(p, input.method)?,
-                interval: run.percentile(p, input.confidence),
+                value: summary.percentile_by(p, settings.method)?,
+                interval: run.percentile(p, settings.confidence),
             })
         })
         .collect();
@@ -370,12 +473,12 @@ fn figures(values: Vec<f64>, input: &Input<'_>) -> Option<Figures> {
         n: summary.n(),
         percentiles: percentiles.ok()?,
         max: summary.max(),
-        mean: Figure { p: None, value: summary.mean(), interval: run.mean(input.confidence) },
+        mean: Figure { p: None, value: summary.mean(), interval: run.mean(settings.confidence) },
     })
 }
 
 impl Throughput {
-    fn new(completed: &[&RequestTimeline], window: Option<&Window>) -> Result<Self> {
+    fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
         let n = completed.len() as u64;
         let output: Option<Vec<u64>> = completed.iter().map(|t| t.output_tokens()).collect();
         let input: Option<Vec<u64>> = completed.iter().map(|t| t.input_tokens()).collect();
@@ -433,20 +536,17 @@ impl Goodput {
         !self.marginals.is_empty()
     }
 
-    fn new(
-        input: &Input<'_>,
-        completed: &[&RequestTimeline],
-        window: Option<&Window>,
-    ) -> Result<Self> {
-        let slo = input.slo;
+    fn new(asked: &Asked<'_>, window: Option<&Window>) -> Result<Self> {
+        let (completed, settings) = (asked.completed, asked.settings);
+        let slo = settings.slo;
         let judged = |j: Judgement| completed.iter().filter(move |t| slo.judge(t) == j);
-        let good: Vec<&&RequestTimeline> = judged(Judgement::Good).collect();
-        let good_n = good.len() as u64;
+        let good = || judged(Judgement::Good);
+        let good_n = good().count() as u64;
         let completed_n = completed.len() as u64;
-        let misses = input.timelines.iter().filter(|t| t.outcome().is_miss()).count() as u64;
+        let misses = asked.misses();
         let finished = completed_n + misses;
         let unknown = judged(Judgement::Unknown).count() as u64;
-        let good_tokens: Option<Vec<u64>> = good.iter().map(|t| t.output_tokens()).collect();
+        let good_tokens: Option<Vec<u64>> = good().map(|t| t.output_tokens()).collect();
         let good_tokens = good_tokens.as_deref().map(total).transpose()?;
         // A share over requests that cannot be judged would count the unknown as misses, and
         // without a limit on single requests there is nothing to judge them by.
@@ -457,7 +557,7 @@ impl Goodput {
             .limits()
             .map(|&limit| {
                 let values: Vec<f64> =
-                    completed.iter().filter_map(|t| limit.latency.of(t)).collect();
+                    completed.iter().filter_map(|t| limit.latency.of(&t)).collect();
                 let met = values.iter().filter(|&&v| limit.is_met_by(v)).count() as u64;
                 let all_known = values.len() == completed.len();
                 let share = slo_attainment(met, completed_n, misses).ok().filter(|_| all_known);
@@ -474,18 +574,17 @@ impl Goodput {
         };
         let latencies: Vec<Latency> = slo.limits().map(|l| l.latency).collect();
         let (attainment_interval, too_narrow) =
-            match share_interval(input, &latencies, |t| slo.judge(t) == Judgement::Good) {
+            match share_interval(asked, &latencies, |t| slo.judge(&t) == Judgement::Good) {
                 _ if attainment.is_none() => (None, None),
                 Ok(interval) => (Some(interval), None),
                 // A run too short for its correlation still has its count, and the reader the warning.
-                Err(why) => (proportion(good_n, finished, input.confidence).ok(), Some(why)),
+                Err(why) => (proportion(good_n, finished, settings.confidence).ok(), Some(why)),
             };
-        let targets =
-            slo.items().iter().filter_map(|s| target(s, completed, misses, input)).collect();
+        let targets = slo.items().iter().filter_map(|s| target(s, asked)).collect();
         Ok(Self {
             slo: slo.clone(),
             good: good_n,
-            good_one_token: good.iter().filter(|t| t.output_tokens() == Some(1)).count() as u64,
+            good_one_token: good().filter(|t| t.output_tokens() == Some(1)).count() as u64,
             unknown,
             rate: match window {
                 Some(w) if known => Some(request_throughput(good_n, w.length)?),
@@ -513,24 +612,18 @@ impl Goodput {
 /// Whether each request is met may be the same all along and so show no correlation, where the
 /// latencies behind it do: without failures the widest interval over those latencies is taken.
 fn share_interval(
-    input: &Input<'_>,
+    asked: &Asked<'_>,
     latencies: &[Latency],
-    met: impl Fn(&RequestTimeline) -> bool,
+    met: impl Fn(Request<'_>) -> bool,
 ) -> std::result::Result<Interval, NoInterval> {
-    let mut finished: Vec<&RequestTimeline> = input
-        .timelines
-        .iter()
-        .filter(|t| t.outcome() == Outcome::Completed || t.outcome().is_miss())
-        .collect();
-    sort_by_arrival(&mut finished);
-    let met: Vec<bool> = finished.iter().map(|t| met(t)).collect();
-    let series = Summary::new(met.iter().map(|&m| f64::from(u8::from(m))).collect())?;
-    let mut widest = series.run().proportion(&met, input.confidence)?;
-    for latency in latencies {
-        let values: Option<Vec<f64>> = finished.iter().map(|t| latency.of(t)).collect();
+    let confidence = asked.settings.confidence;
+    let met: Vec<bool> = asked.finished.iter().map(met).collect();
+    let series = Series::new(met.iter().map(|&m| f64::from(u8::from(m))).collect())?;
+    let mut widest = series.correlation().proportion(&met, confidence)?;
+    for &latency in latencies {
         // A failed request has no latency, but then the outcomes differ and show the correlation.
-        let Some(values) = values else { continue };
-        let interval = Summary::new(values)?.run().proportion(&met, input.confidence)?;
+        let Some(correlation) = asked.correlation(latency)? else { continue };
+        let interval = correlation.proportion(&met, confidence)?;
         if widest.width() < interval.width() {
             widest = interval;
         }
@@ -539,31 +632,27 @@ fn share_interval(
 }
 
 /// What the run says of a target; `None` for a limit that has none.
-fn target(
-    slo: &Slo,
-    completed: &[&RequestTimeline],
-    misses: u64,
-    input: &Input<'_>,
-) -> Option<Target> {
+fn target(slo: &Slo, asked: &Asked<'_>) -> Option<Target> {
     let limit = slo.limit();
-    let values: Vec<f64> = completed.iter().filter_map(|t| limit.latency.of(t)).collect();
-    let unknown = completed.len() - values.len();
+    let completed = asked.completed;
+    let known = completed.iter().filter(|t| limit.latency.of(t).is_some()).count();
+    let unknown = completed.len() - known;
     let lacking = || Err(format!("{unknown} completed requests have no {}", limit.latency.name()));
+    let meets = |t: &Request<'_>| limit.latency.of(t).is_some_and(|v| limit.is_met_by(v));
     match slo {
         Slo::PerRequest(_) => None,
         Slo::Attainment { target, .. } => {
-            let met = values.iter().filter(|&&v| limit.is_met_by(v)).count() as u64;
+            let met = completed.iter().filter(meets).count() as u64;
             let interval = if unknown == 0 {
-                share_interval(input, &[limit.latency], |t| {
-                    t.outcome() == Outcome::Completed
-                        && limit.latency.of(t).is_some_and(|v| limit.is_met_by(v))
+                share_interval(asked, &[limit.latency], |t| {
+                    t.outcome() == Outcome::Completed && meets(&t)
                 })
                 .map_err(|e| e.to_string())
             } else {
                 lacking()
             };
-            let observed =
-                slo_attainment(met, completed.len() as u64, misses).ok().filter(|_| unknown == 0);
+            let observed = slo_attainment(met, completed.len() as u64, asked.misses()).ok();
+            let observed = observed.filter(|_| unknown == 0);
             let answer = answer(&interval, |low, high| match (low, high) {
                 (Some(low), _) if *target <= low => Answer::Holds,
                 (_, Some(high)) if high < *target => Answer::Missed,
@@ -572,25 +661,10 @@ fn target(
             Some(Target { slo: *slo, observed, interval, answer })
         }
         Slo::Percentile { p, .. } => {
-            // TPOT of a one-token answer is 0 by definition and says nothing about the percentile.
-            let values: Vec<f64> = if limit.latency == Latency::Tpot {
-                let metrics = completed.iter().filter_map(|t| t.metrics());
-                metrics.filter(RequestMetrics::has_gaps).map(|m| m.tpot.number()).collect()
-            } else {
-                values
-            };
-            let summary = Summary::new(values);
-            let observed = match &summary {
-                Ok(s) => s.percentile_by(*p, input.method).ok(),
-                Err(_) => None,
-            };
-            let interval = match summary {
-                Ok(s) if unknown == 0 => {
-                    s.run().percentile(*p, input.confidence).map_err(|e| e.to_string())
-                }
-                Ok(_) => lacking(),
-                Err(e) => Err(e.to_string()),
-            };
+            let found = asked.found(limit.latency)?;
+            let (_, (observed, interval)) = found.percentiles.iter().find(|(q, _)| q == p)?;
+            let (observed, interval) = (*observed, interval.clone());
+            let interval = if unknown == 0 || observed.is_none() { interval } else { lacking() };
             let answer = answer(&interval, |low, high| match (low, high) {
                 (_, Some(high)) if limit.is_met_by(high) => Answer::Holds,
                 (Some(low), _) if !limit.is_met_by(low) => Answer::Missed,

@@ -16,7 +16,8 @@ use crate::grammar;
 use crate::latency::RequestMetrics;
 #[cfg(feature = "catalog")]
 use crate::metric::{Formula, Input, Layer, Metric, Source, computed, text};
-use crate::timeline::{Outcome, RequestTimeline};
+use crate::table::Observed;
+use crate::timeline::Outcome;
 #[cfg(feature = "catalog")]
 use crate::units::Unit;
 use crate::units::{Seconds, SecondsPerToken};
@@ -60,7 +61,7 @@ impl Latency {
 
     /// This latency of one request in seconds (per token for TPOT), if known.
     #[must_use]
-    pub fn of(self, t: &RequestTimeline) -> Option<f64> {
+    pub fn of(self, t: &impl Observed) -> Option<f64> {
         match self {
             Self::Ttft => t.ttft().map(Seconds::get),
             Self::Tpot => t.tpot().map(SecondsPerToken::get),
@@ -346,7 +347,7 @@ impl SloSet {
     /// What the per-request limits say of a request: a known miss decides even if another latency
     /// is unknown.
     #[must_use]
-    pub fn judge(&self, t: &RequestTimeline) -> Judgement {
+    pub fn judge(&self, t: &impl Observed) -> Judgement {
         match t.outcome() {
             Outcome::Cancelled | Outcome::CutOff => return Judgement::Outside,
             outcome if outcome.is_miss() => return Judgement::Miss,
@@ -496,6 +497,7 @@ pub const SLO_INDICATOR: Metric = Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::RequestTimeline;
 
     fn set(s: &str) -> SloSet {
         s.parse().unwrap()

@@ -163,6 +163,44 @@ fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
     Ok(sorted)
 }
 
+/// Where each sample stands in ascending order: its value as an integer of the same order, and its
+/// place among the samples.
+fn places(samples: &[f64]) -> Vec<(i64, usize)> {
+    let mut places: Vec<(i64, usize)> =
+        samples.iter().enumerate().map(|(i, x)| (ordered(*x), i)).collect();
+    places.sort_unstable_by_key(|p| p.0);
+    places
+}
+
+/// An integer that is ordered as the number is; one zero for both.
+fn ordered(x: f64) -> i64 {
+    let bits = (x + 0.0).to_bits().cast_signed();
+    if bits < 0 { bits ^ i64::MAX } else { bits }
+}
+
+/// The number of such an integer.
+fn number(ordered: i64) -> f64 {
+    f64::from_bits((if ordered < 0 { ordered ^ i64::MAX } else { ordered }).cast_unsigned())
+}
+
+/// Ranks from 1, in the order of the values; equal values share their middle rank.
+pub(crate) fn mid_ranks(values: &[f64]) -> Vec<f64> {
+    ranks_of(&places(values))
+}
+
+fn ranks_of(places: &[(i64, usize)]) -> Vec<f64> {
+    let mut ranks = vec![0.0; places.len()];
+    let mut start = 0;
+    for group in places.chunk_by(|a, b| a.0 == b.0) {
+        let middle = start as f64 + f64::midpoint(1.0, group.len() as f64);
+        for &(_, i) in group {
+            ranks[i] = middle;
+        }
+        start += group.len();
+    }
+    ranks
+}
+
 /// The percentile of ascending samples; there is at least one, and `0 <= p <= 1`.
 #[expect(
     clippy::cast_possible_truncation,
@@ -235,11 +273,31 @@ impl Summary {
     /// that is NaN, infinite or above [`LARGEST`](crate::error::LARGEST).
     pub fn new(values: Vec<f64>) -> Result<Self> {
         let sorted = sorted(&values)?;
+        Ok(Self::of(values, sorted))
+    }
+
+    /// The summary, and the ranks of the samples in their order: both from one sort.
+    pub(crate) fn ranked(values: Vec<f64>) -> Result<(Self, Vec<f64>)> {
+        if values.is_empty() {
+            return Err(Error::Empty { input: "samples", item: "value" });
+        }
+        for &x in &values {
+            finite("samples", x)?;
+        }
+        let places = places(&values);
+        let sorted = places.iter().map(|p| number(p.0)).collect();
+        let ranks = ranks_of(&places);
+        drop(places);
+        Ok((Self::of(values, sorted), ranks))
+    }
+
+    /// Of samples and the same in ascending order; there is at least one.
+    fn of(values: Vec<f64>, sorted: Vec<f64>) -> Self {
         let n = values.len() as f64;
         // Rounding may put the mean of equal samples a bit beside them.
         let mean = (sum(values.iter().copied()) / n).clamp(sorted[0], sorted[sorted.len() - 1]);
         let squares = sum(values.iter().map(|x| (x - mean) * (x - mean)));
-        Ok(Self { values, sorted, mean, squares })
+        Self { values, sorted, mean, squares }
     }
 
     /// The number of samples.

@@ -4,7 +4,8 @@
 
 use metrics_core::alerts::Trend;
 use metrics_core::diagnosis::{
-    Diagnosis, Direction, Figure, Latency, Observations, Operand, Peak, ROWS, Tolerance, diagnose,
+    Diagnosis, Direction, Ends, Figure, Latency, Observations, Operand, Peak, ROWS, Tolerance,
+    Upper, diagnose,
 };
 use metrics_core::metric::Language;
 use metrics_core::units::{
@@ -17,7 +18,23 @@ fn q<Q: TryFrom<f64>>(x: f64) -> Option<Q> {
 }
 
 fn latency<Q: TryFrom<f64>>(p50: f64, p99: f64, slo: f64) -> Latency<Q> {
-    Latency { p50: q(p50), p99: q(p99), baseline_p50: q(p50), baseline_p99: q(p99), slo: q(slo) }
+    Latency {
+        p50: q(p50),
+        p99: q(p99),
+        baseline_p50: q(p50),
+        baseline_p99: q(p99),
+        slo: q(slo),
+        to: exact(),
+    }
+}
+
+fn exact<Q>() -> Ends<Q> {
+    Ends {
+        p50: Upper::Exact,
+        p99: Upper::Exact,
+        baseline_p50: Upper::Exact,
+        baseline_p99: Upper::Exact,
+    }
 }
 
 fn figure<Q: TryFrom<f64>>(x: f64) -> Figure<Q> {
@@ -55,6 +72,8 @@ fn healthy() -> Observations {
         kv_hit_rate: figure(0.3),
         refill_rate: Some(0.01),
         reload_share: Some(0.02),
+        preemptions: Some(0.001),
+        send_delay: Some(0.01),
         eviction_rate: peak(1.0),
         communication_time: peak(0.001),
         token_throughput: figure(1_000.0),
@@ -167,6 +186,8 @@ const CASES: &[(&str, Change, Change)] = &[
         },
         |o| o.batch_utilization = Some(0.85),
     ),
+    ("client_limited", |o| o.send_delay = Some(0.11), |o| o.send_delay = Some(0.1)),
+    ("preempted", |o| o.preemptions = Some(0.011), |o| o.preemptions = Some(0.01)),
 ];
 
 fn ask(o: &Observations) -> Diagnosis {
@@ -224,6 +245,50 @@ fn a_full_batch_gets_smaller_and_an_empty_one_larger() {
         other.by[0].in_language(Language::En).to_string(),
         "KV-cache utilization 0.95 > 0.8 (level)"
     );
+}
+
+/// A bucket of 0.25 to 0.5 s decides an SLO on either side of it, and none within.
+#[test]
+fn a_range_decides_unless_the_bound_lies_in_it() {
+    let say = |slo: f64| {
+        let mut o = healthy();
+        o.queue_share = Some(0.6);
+        o.ttft.p99 = q(0.25);
+        o.ttft.to.p99 = Upper::At(q(0.5).unwrap());
+        o.ttft.slo = q(slo);
+        let d = ask(&o);
+        let by_id = |id: &str| id == "ttft_high_tpot_stable";
+        let fires = d.verdicts.iter().find(|v| by_id(v.row.id)).map(|v| v.decided_by[0]);
+        let not = d.ruled_out.iter().find(|r| by_id(r.row.id)).map(|r| r.by[0]);
+        let open = d.undecided.iter().find(|u| by_id(u.row.id)).map(|u| u.missing[0]);
+        let evidence = fires.or(not).map(|e| e.in_language(Language::En).to_string());
+        evidence.or(open.map(|m| m.in_language(Language::En).to_string())).unwrap()
+    };
+    assert_eq!(say(0.2), "TTFT P99 in 0.25..0.5 s > 0.2 s (SLO)");
+    assert_eq!(say(0.5), "TTFT P99 in 0.25..0.5 s ≤ 0.5 s (SLO)");
+    assert_eq!(say(0.3), "the exact value of TTFT P99, whose bucket holds the bound");
+}
+
+/// P50 in 10 to 20 ms and P99 in 30 to 40 ms: the tail is 1.5 to 4, so 2 cannot be told; with P99
+/// in 80 to 90 ms it is 4 to 9. Beyond the last bucket it has no upper end.
+#[test]
+fn a_tail_of_two_ranges_is_a_range() {
+    let of = |p99: f64, to: Upper<SecondsPerToken>| {
+        let mut o = healthy();
+        o.eviction_rate.peak = q(3.5);
+        o.tpot.p50 = q(0.01);
+        o.tpot.to.p50 = Upper::At(q(0.02).unwrap());
+        o.tpot.p99 = q(p99);
+        o.tpot.to.p99 = to;
+        let d = ask(&o);
+        d.verdicts
+            .iter()
+            .find(|v| v.row.id == "p99_jitter")
+            .map(|v| v.decided_by[0].in_language(Language::En).to_string())
+    };
+    assert_eq!(of(0.03, Upper::At(q(0.04).unwrap())), None);
+    assert_eq!(of(0.08, Upper::At(q(0.09).unwrap())).unwrap(), "TPOT P99/P50 in 4..9 > 2 (level)");
+    assert_eq!(of(0.08, Upper::Open).unwrap(), "TPOT P99/P50 beyond 4 > 2 (level)");
 }
 
 /// A queue that grows while ρ is low is held back by something else than capacity; a ρ that nobody
@@ -334,7 +399,7 @@ fn numbers_that_cannot_be_are_refused_by_name() {
 fn rows_operands_and_thresholds_are_told_apart() {
     let mut precedence: Vec<_> = ROWS.iter().map(|r| r.precedence).collect();
     precedence.sort_unstable();
-    assert_eq!(precedence, (1..=12).collect::<Vec<u8>>());
+    assert_eq!(precedence, (1..=14).collect::<Vec<u8>>());
     let mut ids: Vec<_> = Operand::ALL.iter().map(|o| o.id()).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -357,7 +422,7 @@ fn rows_operands_and_thresholds_are_told_apart() {
 #[test]
 fn actions_that_change_the_batch_are_marked_so() {
     let rows = |x| ROWS.iter().filter(|r| r.batch == x).map(|r| r.id).collect::<Vec<_>>();
-    assert_eq!(rows(Direction::Smaller), ["tpot_up", "p99_jitter"]);
+    assert_eq!(rows(Direction::Smaller), ["tpot_up", "p99_jitter", "preempted"]);
     assert_eq!(rows(Direction::Larger), ["gpu_low_tpot_high"]);
 }
 
@@ -378,7 +443,7 @@ fn a_row_says_when_it_fires_in_both_languages() {
     ].join("\n"), @"
     TPOT P50 > 1.1 × baseline and (batch utilization > 0.85 or KV-cache utilization > 0.8), unless arithmetic intensity ≥ ridge point
     TPOT P50 > 1.1 × 基线 且 (batch 利用率 > 0.85 或 KV Cache 利用率 > 0.8)，除非 算术强度 ≥ 脊点
-    TPOT P99 > SLO and GPU utilization < 0.5 and arithmetic intensity < ridge point and batch utilization ≤ 0.85 and KV-cache utilization ≤ 0.8 and TPOT P99/P50 ≤ 2
+    TPOT P99 > SLO and GPU utilization < 0.5 and arithmetic intensity < ridge point and batch utilization ≤ 0.85 and KV-cache utilization ≤ 0.8 and TPOT P99/P50 ≤ 2, unless preemptions per request > 0.01
     TPOT P99/P50 > 2 and (evictions peak > 3 × mean or communication time peak > 3 × mean)
     TTFT P99 > SLO 且 TPOT P50 稳定 且 (TTFT 中的排队占比 > 0.5 或 平均 prompt 长度 > 1.1 × 基线)
     queue depth over time keeps growing, unless utilization ρ ≤ 0.8
@@ -404,7 +469,7 @@ fn value() -> impl Strategy<Value = Option<f64>> {
 /// Observations from a list of values, each of which is drawn on its own.
 fn observations() -> impl Strategy<Value = Observations> {
     let trends = prop::option::of(prop_oneof![Just(0.001), Just(0.5)]);
-    (prop::collection::vec(value(), 48), trends.clone(), trends).prop_map(|(values, a, b)| {
+    (prop::collection::vec(value(), 62), trends.clone(), trends).prop_map(|(values, a, b)| {
         let mut values = values.into_iter().cycle();
         let mut next = move || values.next().flatten();
         build(&mut next, a.map(trend), b.map(trend))
@@ -435,6 +500,22 @@ fn build(
             baseline_p50: typed(b50),
             baseline_p99: typed(b99),
             slo: typed(next()),
+            to: Ends {
+                p50: upper(p50, next()),
+                p99: upper(p99, next()),
+                baseline_p50: upper(b50, next()),
+                baseline_p99: upper(b99, next()),
+            },
+        }
+    }
+    /// A range in some of the cases, without an end in a few.
+    fn upper<Q: Quantity + TryFrom<f64>>(low: Option<f64>, width: Option<f64>) -> Upper<Q> {
+        match (low, width) {
+            (Some(_), Some(width)) if 3.0 < width => Upper::Open,
+            (Some(low), Some(width)) if 1.0 < width => {
+                typed(Some(low * width)).map_or(Upper::Exact, Upper::At)
+            }
+            _ => Upper::Exact,
         }
     }
     fn figure<Q: Quantity + TryFrom<f64>>(next: &mut impl FnMut() -> Option<f64>) -> Figure<Q> {
@@ -468,6 +549,8 @@ fn build(
         kv_hit_rate: Figure { current: share(next), baseline: share(next) },
         refill_rate: share(next),
         reload_share: share(next),
+        preemptions: next().map(|x| x / 100.0),
+        send_delay: next().map(|x| x / 10.0),
         eviction_rate: peak::<f64>(next),
         communication_time: peak::<Seconds>(next),
         token_throughput: figure::<TokensPerSecond>(next),

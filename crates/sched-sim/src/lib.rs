@@ -45,6 +45,7 @@ pub mod step;
 pub mod step_time;
 pub mod stepper;
 pub mod time;
+mod two_regime;
 pub mod vllm_v1;
 pub mod workload;
 
@@ -59,4 +60,5 @@ pub use statistics::RunStatistics;
 pub use step::Step;
 pub use step_time::{Affine, Coefficients, MeanWork, StepTime, StepWork, StretchTime};
 pub use time::Ticks;
+pub use two_regime::{Extra, TwoRegime};
 pub use workload::{RateScale, RequestId, Workload, WorkloadRequest};

@@ -8,7 +8,9 @@
 //! | name | content | told by |
 //! |---|---|---|
 //! | `vllm` | [result of `vllm bench serve`](crate::vllm) | a JSON object with `model_id` and `num_prompts` |
+//! | `sglang` | [result of `sglang.bench_serving`](crate::sglang) | a JSON object with `total_output_tokens_retokenized`, or `server_info` and `dataset_name` |
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
+//! | `prometheus` | [what an engine's `/metrics` answers](crate::prometheus) | a first line `# HELP`, `# TYPE` or a sample, without a column map |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
 //! | `csv` | [any table](crate::generic) | a first line that is not JSON, with a column map or a column that has a field's name |
 
@@ -22,7 +24,9 @@ use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::input::{Head, Input, unreadable};
 use crate::json;
+use crate::prometheus::Prometheus;
 use crate::run::Run;
+use crate::sglang::Sglang;
 use crate::timeline::Timelines;
 use crate::vllm::Vllm;
 
@@ -32,8 +36,12 @@ use crate::vllm::Vllm;
 pub enum Format {
     /// Result of `vllm bench serve`.
     Vllm,
+    /// Result of `sglang.bench_serving`.
+    Sglang,
     /// Our own timelines, one JSON object a line.
     Timeline,
+    /// What an engine's `/metrics` answers.
+    Prometheus,
     /// A log with one JSON object a line.
     GenericJsonl,
     /// A table with a header.
@@ -42,14 +50,23 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::Vllm, Self::Timeline, Self::GenericJsonl, Self::GenericCsv];
+    pub const ALL: [Self; 6] = [
+        Self::Vllm,
+        Self::Sglang,
+        Self::Timeline,
+        Self::Prometheus,
+        Self::GenericJsonl,
+        Self::GenericCsv,
+    ];
 
     /// The name that selects it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
             Self::Timeline => "goodput",
+            Self::Prometheus => "prometheus",
             Self::GenericJsonl => "jsonl",
             Self::GenericCsv => "csv",
         }
@@ -60,7 +77,9 @@ impl Format {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Vllm => "vllm bench serve result",
+            Self::Sglang => "sglang.bench_serving result",
             Self::Timeline => "goodput timelines",
+            Self::Prometheus => "Prometheus metrics",
             Self::GenericJsonl => "JSON lines",
             Self::GenericCsv => "CSV",
         }
@@ -117,7 +136,8 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub static READERS: &[&dyn Reader] = &[&Vllm, &Timelines, &GenericJsonl, &GenericCsv];
+pub static READERS: &[&dyn Reader] =
+    &[&Vllm, &Sglang, &Timelines, &Prometheus, &GenericJsonl, &GenericCsv];
 
 /// Reads a file by its path.
 ///
@@ -207,7 +227,6 @@ fn unknown(input: &Input) -> IoError {
 ///
 /// Told by keys that no other tool writes: their own names, or a combination.
 fn other_tool(head: &Head) -> Option<&'static str> {
-    const SGLANG: &str = "an SGLang";
     const AIPERF: &str = "an AIPerf";
     const GUIDELLM: &str = "a GuideLLM";
     const INFERENCE_PERF: &str = "an inference-perf";
@@ -224,9 +243,6 @@ fn other_tool(head: &Head) -> Option<&'static str> {
     let keys = listed.as_ref().unwrap_or(&head.keys);
     let has = |key: &str| keys.iter().any(|k| k == key);
     let all = |names: &[&str]| names.iter().all(|n| has(n));
-    if has("total_output_tokens_retokenized") || all(&["server_info", "dataset_name"]) {
-        return Some(SGLANG);
-    }
     if has("aiperf_version")
         || (all(&["metadata", "metrics"]) && text.contains("\"credit_issued_ns\""))
     {

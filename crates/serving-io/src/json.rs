@@ -229,6 +229,52 @@ fn word_at(text: &str, offset: usize) -> &str {
     text.get(start..end).unwrap_or("")
 }
 
+/// Marks a word that was no JSON; JSON that a tool writes has no such character.
+const MARK: char = '\u{7f}';
+
+/// Replaces the words that Python's `json` writes for what is not finite by texts that
+/// [`python_word`] knows, outside of texts and without moving anything that follows.
+pub(crate) fn without_python_words(text: String) -> String {
+    const WORDS: [(&str, &str); 3] =
+        [("-Infinity", "\"\u{7f}-inf\"  "), ("Infinity", "\"\u{7f}inf\"  "), ("NaN", "\"\u{7f}\"")];
+    if !text.contains("Infinity") && !text.contains("NaN") {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        // Outside of a text, up to its quote.
+        let quote = rest.find('"').unwrap_or(rest.len());
+        let (outside, after) = rest.split_at(quote);
+        let mut outside = outside.to_owned();
+        for (word, marked) in WORDS {
+            outside = outside.replace(word, marked);
+        }
+        out.push_str(&outside);
+        // The text itself, as far as its closing quote.
+        let mut escaped = false;
+        let end = after.char_indices().skip(1).find(|&(_, c)| {
+            let closes = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            closes
+        });
+        let (inside, next) = after.split_at(end.map_or(after.len(), |(i, _)| i + 1));
+        out.push_str(inside);
+        rest = next;
+    }
+    out
+}
+
+/// The word for which a text of [`without_python_words`] stands.
+pub(crate) fn python_word(text: &str) -> Option<&'static str> {
+    match text.strip_prefix(MARK)? {
+        "" => Some("NaN"),
+        "inf" => Some("Infinity"),
+        "-inf" => Some("-Infinity"),
+        _ => None,
+    }
+}
+
 /// A whole number of tokens or requests from a number that a file gives as `f64`.
 pub(crate) fn whole(x: f64) -> Option<u64> {
     // The cast is exact: the value is whole and at most 2^53.
@@ -271,6 +317,22 @@ mod tests {
         };
         assert_eq!(at(18), (Some("a".to_owned()), Some(2)));
         assert_eq!(at(30), (Some("b".to_owned()), None));
+    }
+
+    #[test]
+    fn words_of_python_become_texts_of_the_same_length() {
+        let text = r#"{"a": Infinity, "b\"": [NaN, -Infinity], "c": "NaN \\", "d": NaN"#;
+        let out = without_python_words(text.to_owned());
+        assert_eq!(out.len(), text.len());
+        assert!(out.contains(r#""c": "NaN \\""#), "{out}");
+        let value: serde_json::Value =
+            serde_json::from_str(&format!("{out}}}")).unwrap_or_default();
+        let word = |v: &serde_json::Value| v.as_str().and_then(python_word);
+        assert_eq!(word(&value["a"]), Some("Infinity"));
+        assert_eq!(word(&value["b\""][0]), Some("NaN"));
+        assert_eq!(word(&value["b\""][1]), Some("-Infinity"));
+        assert_eq!(word(&value["d"]), Some("NaN"));
+        assert_eq!(without_python_words("{\"a\": \"NaN".to_owned()), "{\"a\": \"NaN");
     }
 
     #[test]

@@ -17,24 +17,30 @@
 //!
 //! - [`detect`]: the way in, and how a format is told
 //! - [`vllm`]: results of `vllm bench serve`
+//! - [`sglang`]: results of `sglang.bench_serving`
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
+//! - [`prometheus`]: an engine's `/metrics`
 //! - [`trace`]: what arrived, as a workload of the simulator
 //! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times
 
+mod arrays;
 pub mod columns;
 mod config;
 mod csv_table;
 mod decimal;
 pub mod detect;
+mod document;
 pub mod error;
 pub mod generic;
 pub mod input;
 mod json;
 pub mod preset;
+pub mod prometheus;
 mod rows;
 pub mod run;
 pub mod scenario;
+pub mod sglang;
 pub mod simulation;
 pub mod timeline;
 pub mod trace;

@@ -7,6 +7,8 @@
 
 use metrics_core::{RequestTimeline, Seconds};
 
+use crate::prometheus::Snapshot;
+
 /// What one run of a file says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
@@ -30,6 +32,8 @@ pub struct Run {
     pub timelines: Vec<RequestTimeline>,
     /// Further values per request, each column as long as `timelines`.
     pub columns: Vec<Column>,
+    /// The engine's own metrics, if the file is a scrape of them; there are then no requests.
+    pub server: Option<Box<Snapshot>>,
     /// What the reader had to decide.
     pub notes: Vec<Note>,
     /// What the file cannot give, and what would.

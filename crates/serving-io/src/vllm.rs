@@ -57,20 +57,19 @@
 //! - **A completed request with a TTFT of 0.0** came from a backend without streaming: its TTFT is
 //!   unknown (note `not-streamed`).
 
-use std::collections::HashSet;
-use std::fmt;
-
 use metrics_core::format::things;
-use metrics_core::timeline::{GapKind, LARGEST_TOKENS, TimelineFields};
+use metrics_core::timeline::{GapKind, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::arrays::{
+    Row, answered_tokens, check_counts, gaps_look_per_token, key_of, note_gaps, parallel,
+};
 use crate::detect::{Format, Options, Reader};
-use crate::error::{IoError, Place, Result, input_of, shown};
+use crate::document::{self, Document, duration};
+use crate::error::{IoError, Place, Result};
 use crate::input::{Head, Input};
-use crate::json::{self, COUNT, number, quoted, whole};
-use crate::run::{Clock, Column, Counts, Declared, RequestRate, Run, RunDuration, Tool, Values};
+use crate::run::{Clock, Column, Counts, Declared, RequestRate, Run, Tool, Values};
 
 /// The reader of this format.
 #[derive(Clone, Copy, Debug)]
@@ -92,27 +91,8 @@ impl Reader for Vllm {
         if text.contains(INFINITE) {
             text = text.replace(INFINITE, r#""burstiness": "inf"   "#);
         }
-        let mut runs = Vec::new();
-        let mut documents = serde_json::Deserializer::from_str(&text).into_iter::<Document>();
-        let (mut line, mut counted) = (1, 0);
-        loop {
-            let rest = text.get(documents.byte_offset()..).unwrap_or("");
-            let begin = text.len() - rest.trim_start().len();
-            line += newlines(&text, counted, begin);
-            counted = begin;
-            match documents.next() {
-                None => break,
-                Some(Ok(document)) => runs.push(run(&name, line, document)?),
-                Some(Err(e)) => return Err(json::syntax_error(&name, &text, 0, &e)),
-            }
-        }
-        if runs.is_empty() {
-            return Err(IoError::Empty {
-                at: Box::new(Place::file(&name)),
-                expected: "a result of `vllm bench serve`".to_owned(),
-            });
-        }
-        Ok(runs)
+        let expected = "a result of `vllm bench serve`";
+        document::runs(&name, &text, expected, |line, document| run(&name, line, document))
     }
 }
 
@@ -120,279 +100,6 @@ impl Reader for Vllm {
 ///
 /// In a JSON string the quotes would be escaped, so that this can only be the key.
 const INFINITE: &str = r#""burstiness": Infinity"#;
-
-/// Line ends between two offsets.
-fn newlines(text: &str, from: usize, to: usize) -> u64 {
-    text.get(from..to).map_or(0, |t| t.matches('\n').count() as u64)
-}
-
-/// One JSON object of the file, as it stands there.
-#[derive(Default)]
-struct Document {
-    /// All keys but the arrays per request, in order.
-    rest: Vec<(String, Value)>,
-    input_lens: Option<Vec<u64>>,
-    output_lens: Option<Vec<u64>>,
-    ttfts: Option<Vec<f64>>,
-    itls: Option<Vec<Vec<f64>>>,
-    latencies: Option<Vec<f64>>,
-    start_times: Option<Vec<f64>>,
-    queue_times: Option<Vec<f64>>,
-    errors: Option<Vec<String>>,
-    /// The first value of a wrong type.
-    problem: Option<Problem>,
-}
-
-/// A value of a wrong type.
-struct Problem {
-    key: String,
-    index: Option<usize>,
-    found: String,
-    expected: &'static str,
-}
-
-impl<'de> serde::Deserialize<'de> for Document {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(DocumentVisitor)
-    }
-}
-
-struct DocumentVisitor;
-
-impl<'de> Visitor<'de> for DocumentVisitor {
-    type Value = Document;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object, as `vllm bench serve` writes it")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
-        let mut d = Document::default();
-        let mut seen = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let problem = &mut d.problem;
-            if !seen.insert(key.clone()) {
-                let found = "the same key a second time".to_owned();
-                let index = None;
-                keep(
-                    problem,
-                    Problem { key: key.clone(), index, found, expected: "each key once" },
-                );
-            }
-            match key.as_str() {
-                "input_lens" => d.input_lens = list(&mut map, &key, problem, COUNT)?,
-                "output_lens" => d.output_lens = list(&mut map, &key, problem, COUNT)?,
-                "ttfts" => d.ttfts = list(&mut map, &key, problem, SECONDS)?,
-                "itls" => d.itls = list(&mut map, &key, problem, GAPS)?,
-                "latencies" => d.latencies = list(&mut map, &key, problem, SECONDS)?,
-                "start_times" => d.start_times = list(&mut map, &key, problem, SECONDS)?,
-                "queue_times" => d.queue_times = list(&mut map, &key, problem, SECONDS)?,
-                "errors" => d.errors = list(&mut map, &key, problem, "an error text, or \"\"")?,
-                "generated_texts" => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-                _ => d.rest.push((key.clone(), map.next_value()?)),
-            }
-        }
-        Ok(d)
-    }
-}
-
-const SECONDS: &str = "a number of seconds";
-const GAPS: &str = "a list of numbers of seconds";
-
-/// Keeps the first problem.
-fn keep(slot: &mut Option<Problem>, problem: Problem) {
-    if slot.is_none() {
-        *slot = Some(problem);
-    }
-}
-
-/// An element of an array per request.
-trait Element: Sized {
-    /// From a number.
-    fn from_number(_: f64) -> Option<Self> {
-        None
-    }
-    /// From a whole number.
-    fn from_whole(n: u64) -> Option<Self> {
-        Self::from_number(n as f64)
-    }
-    /// From a text.
-    fn from_text(_: &str) -> Option<Self> {
-        None
-    }
-    /// From a list of numbers.
-    fn from_list(_: Vec<f64>) -> Option<Self> {
-        None
-    }
-    /// Whether it is a list.
-    const LIST: bool = false;
-}
-impl Element for u64 {
-    fn from_number(x: f64) -> Option<Self> {
-        whole(x)
-    }
-    fn from_whole(n: u64) -> Option<Self> {
-        (n <= LARGEST_TOKENS).then_some(n)
-    }
-}
-impl Element for f64 {
-    fn from_number(x: f64) -> Option<Self> {
-        Some(x)
-    }
-}
-impl Element for String {
-    fn from_text(text: &str) -> Option<Self> {
-        Some(text.to_owned())
-    }
-}
-impl Element for Vec<f64> {
-    fn from_list(list: Vec<f64>) -> Option<Self> {
-        Some(list)
-    }
-    const LIST: bool = true;
-}
-
-/// The array under a key; values of a wrong type become the problem and are left out.
-fn list<'de, A: MapAccess<'de>, T: Element>(
-    map: &mut A,
-    key: &str,
-    problem: &mut Option<Problem>,
-    expected: &'static str,
-) -> Result<Option<Vec<T>>, A::Error> {
-    let element = std::marker::PhantomData::<T>;
-    map.next_value_seed(ListSeed { key, problem, expected, element }).map(Some)
-}
-
-struct ListSeed<'a, T> {
-    key: &'a str,
-    problem: &'a mut Option<Problem>,
-    expected: &'static str,
-    element: std::marker::PhantomData<T>,
-}
-
-impl<'de, T: Element> DeserializeSeed<'de> for ListSeed<'_, T> {
-    type Value = Vec<T>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
-        match deserializer.deserialize_any(AnyVisitor::<T>::new())? {
-            Any::Items(items, None) => Ok(items),
-            Any::Items(items, Some((index, found))) => {
-                let (key, expected) = (self.key.to_owned(), self.expected);
-                keep(self.problem, Problem { key, index: Some(index), found, expected });
-                Ok(items)
-            }
-            other => {
-                keep(
-                    self.problem,
-                    Problem {
-                        key: self.key.to_owned(),
-                        index: None,
-                        found: other.shown(),
-                        expected: "a list with one value a request",
-                    },
-                );
-                Ok(Vec::new())
-            }
-        }
-    }
-}
-
-/// Any JSON value, as far as a list of `T` needs it.
-enum Any<T> {
-    Number(f64),
-    Whole(u64),
-    Text(String),
-    Other(&'static str),
-    /// The elements, and the first one that is none.
-    Items(Vec<T>, Option<(usize, String)>),
-}
-
-impl<T> Any<T> {
-    fn shown(&self) -> String {
-        match self {
-            Self::Number(x) => number(*x),
-            Self::Whole(n) => n.to_string(),
-            Self::Text(s) => quoted(s),
-            Self::Other(name) => (*name).to_owned(),
-            Self::Items(..) => "a list".to_owned(),
-        }
-    }
-}
-
-struct AnyVisitor<T>(std::marker::PhantomData<T>);
-
-impl<T> AnyVisitor<T> {
-    fn new() -> Self {
-        Self(std::marker::PhantomData)
-    }
-}
-
-/// One element of a list.
-struct ItemSeed;
-
-impl<'de> DeserializeSeed<'de> for ItemSeed {
-    type Value = Any<f64>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Any<f64>, D::Error> {
-        deserializer.deserialize_any(AnyVisitor::<f64>::new())
-    }
-}
-
-impl<'de, T: Element> Visitor<'de> for AnyVisitor<T> {
-    type Value = Any<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-    fn visit_f64<E>(self, x: f64) -> Result<Any<T>, E> {
-        Ok(Any::Number(x))
-    }
-    fn visit_u64<E>(self, x: u64) -> Result<Any<T>, E> {
-        Ok(Any::Whole(x))
-    }
-    fn visit_i64<E>(self, x: i64) -> Result<Any<T>, E> {
-        Ok(Any::Number(x as f64))
-    }
-    fn visit_str<E>(self, text: &str) -> Result<Any<T>, E> {
-        Ok(Any::Text(text.to_owned()))
-    }
-    fn visit_bool<E>(self, b: bool) -> Result<Any<T>, E> {
-        Ok(Any::Other(if b { "true" } else { "false" }))
-    }
-    fn visit_unit<E>(self) -> Result<Any<T>, E> {
-        Ok(Any::Other("null"))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Any<T>, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Any::Other("an object"))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Any<T>, A::Error> {
-        let mut items = Vec::new();
-        let mut wrong = None;
-        let mut index = 0;
-        while let Some(any) = seq.next_element_seed(ItemSeed)? {
-            let item = match any {
-                Any::Number(x) => T::from_number(x).ok_or_else(|| number(x)),
-                Any::Whole(n) => T::from_whole(n).ok_or_else(|| n.to_string()),
-                Any::Text(s) => T::from_text(&s).ok_or_else(|| quoted(&s)),
-                Any::Items(list, None) => T::from_list(list).ok_or_else(|| "a list".to_owned()),
-                Any::Items(_, Some((k, found))) if T::LIST => Err(format!("{found} at {k} in it")),
-                Any::Items(..) => Err("a list".to_owned()),
-                Any::Other(name) => Err(name.to_owned()),
-            };
-            match item {
-                Ok(item) => items.push(item),
-                Err(found) if wrong.is_none() => wrong = Some((index, found)),
-                Err(_) => {}
-            }
-            index += 1;
-        }
-        Ok(Any::Items(items, wrong))
-    }
-}
 
 /// The scalars of a document.
 struct Scalars<'a> {
@@ -403,32 +110,15 @@ struct Scalars<'a> {
 
 impl Scalars<'_> {
     fn wrong(&self, key: &str, value: &Value, expected: &str) -> IoError {
-        IoError::Value {
-            at: Box::new(self.at.clone().key(key)),
-            found: shown(&value.to_string()),
-            expected: expected.to_owned(),
-        }
+        document::wrong(&self.at, key, value, expected)
     }
 
     fn count(&self, key: &str, value: &Value) -> Result<Option<u64>> {
-        match value {
-            Value::Null => Ok(None),
-            // Digits alone are compared exactly, where an `f64` would round into the range.
-            _ => value
-                .as_u64()
-                .filter(|&n| n <= LARGEST_TOKENS)
-                .or_else(|| value.as_f64().filter(|_| !value.is_u64()).and_then(whole))
-                .map(Some)
-                .ok_or_else(|| self.wrong(key, value, COUNT)),
-        }
+        document::count(&self.at, key, value)
     }
 
     fn text(&self, key: &str, value: &Value) -> Result<Option<String>> {
-        match value {
-            Value::Null => Ok(None),
-            Value::String(s) => Ok(Some(s.clone())),
-            _ => Err(self.wrong(key, value, "a text or null")),
-        }
+        document::text(&self.at, key, value)
     }
 
     /// Takes the value if the key is a setting or a count.
@@ -472,11 +162,7 @@ impl Scalars<'_> {
 /// Checks one document and makes a run of it.
 fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
     let at = Place::line(file, line);
-    if let Some(p) = d.problem {
-        let at = Place { key: Some(p.key), index: p.index, ..at };
-        let (found, expected) = (p.found, p.expected.to_owned());
-        return Err(IoError::Value { at: Box::new(at), found, expected });
-    }
+    d.refuse_problem(&at)?;
     let mut run = Run { line, ..Run::default() };
     for (key, value) in std::mem::take(&mut d.rest) {
         let mut scalars =
@@ -509,7 +195,8 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
         let expected = "the counts, figures or arrays of a `vllm bench serve` result";
         return Err(IoError::NoRequests { at: Box::new(at), expected });
     }
-    check_counts(&mut run);
+    let tokens = answered_tokens(&run);
+    check_counts(&mut run, tokens);
     say_what_is_missing(&d, &mut run);
     Ok(run)
 }
@@ -530,20 +217,6 @@ fn is_figure(key: &str) -> bool {
 /// The name of a figure; some versions end `request_goodput` in a colon.
 fn figure(key: &str) -> String {
     key.trim_end_matches(':').to_owned()
-}
-
-fn duration(at: &Place, value: &Value) -> Result<Option<RunDuration>> {
-    if value.is_null() {
-        return Ok(None);
-    }
-    let wrong = || IoError::Value {
-        at: Box::new(at.clone().key("duration")),
-        found: shown(&value.to_string()),
-        expected: "a number of seconds above 0".to_owned(),
-    };
-    let x = value.as_f64().filter(|x| 0.0 < *x).ok_or_else(wrong)?;
-    let value = Seconds::named("duration", x).map_err(|_| wrong())?;
-    Ok(Some(RunDuration { value, from: "`duration`: first send to last answer" }))
 }
 
 /// What the keys tell about the file's age.
@@ -584,7 +257,7 @@ fn requests(at: &Place, d: &Document, run: &mut Run) -> Result<()> {
     let stamped = d.start_times.as_ref().is_some_and(|s| s.iter().any(|&t| t != 0.0));
     for i in 0..n {
         let r = Row::new(d, i);
-        let fields = r.fields(i, per_token, stamped, &mut decided);
+        let fields = fields(&r, i, per_token, stamped, &mut decided);
         as_written.push(r.ttft);
         run.timelines.push(RequestTimeline::new(fields).map_err(|source| {
             let key = key_of(&source, d);
@@ -623,179 +296,48 @@ fn requests(at: &Place, d: &Document, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// The common length of the arrays per request, if there are any.
-fn parallel(at: &Place, d: &Document) -> Result<Option<usize>> {
-    let lengths = [
-        ("ttfts", d.ttfts.as_ref().map(Vec::len)),
-        ("latencies", d.latencies.as_ref().map(Vec::len)),
-        ("output_lens", d.output_lens.as_ref().map(Vec::len)),
-        ("input_lens", d.input_lens.as_ref().map(Vec::len)),
-        ("itls", d.itls.as_ref().map(Vec::len)),
-        ("start_times", d.start_times.as_ref().map(Vec::len)),
-        ("queue_times", d.queue_times.as_ref().map(Vec::len)),
-        ("errors", d.errors.as_ref().map(Vec::len)),
-    ];
-    let mut first: Option<(&'static str, usize)> = None;
-    for (key, len) in lengths {
-        match (first, len) {
-            (None, Some(len)) => first = Some((key, len)),
-            (Some((other, expected)), Some(found)) if expected != found => {
-                let at = Box::new(at.clone().key(key));
-                return Err(IoError::Lengths { at, found, expected, other });
-            }
-            _ => {}
+/// The fields of one request.
+fn fields(
+    r: &Row<'_>,
+    i: usize,
+    per_token: bool,
+    stamped: bool,
+    decided: &mut Decided,
+) -> TimelineFields {
+    let completed = r.completed();
+    let mut ttft = r.ttft.filter(|&t| t != 0.0);
+    let e2e = if completed { r.end() } else { None };
+    let mut output = r.output.filter(|_| completed);
+    if completed {
+        decided.not_streamed += usize::from(r.ttft == Some(0.0));
+        if output == Some(0) {
+            decided.no_tokens += 1;
+            output = None;
         }
-    }
-    // Without TTFT or latency there is nothing to make a timeline of.
-    Ok(first.filter(|_| d.ttfts.is_some() || d.latencies.is_some()).map(|(_, n)| n))
-}
-
-/// What the arrays say about one request.
-struct Row<'a> {
-    ttft: Option<f64>,
-    latency: Option<f64>,
-    output: Option<u64>,
-    input: Option<u64>,
-    gaps: Option<&'a [f64]>,
-    start: Option<f64>,
-    error: Option<&'a str>,
-}
-
-impl<'a> Row<'a> {
-    fn new(d: &'a Document, i: usize) -> Self {
-        Self {
-            ttft: get(d.ttfts.as_ref(), i).copied(),
-            latency: get(d.latencies.as_ref(), i).copied(),
-            output: get(d.output_lens.as_ref(), i).copied(),
-            input: get(d.input_lens.as_ref(), i).copied(),
-            gaps: get(d.itls.as_ref(), i).map(Vec::as_slice),
-            start: get(d.start_times.as_ref(), i).copied(),
-            error: get(d.errors.as_ref(), i).map(String::as_str),
+        if let (Some(1), Some(first), Some(last)) = (output, ttft, e2e)
+            && first < last
+        {
+            decided.several_chunks += 1;
+            ttft = e2e;
         }
-    }
-
-    /// Whether vLLM counted it as answered; its own flag is not in the file, but it writes exactly
-    /// 0.0 for what it did not measure.
-    fn completed(&self) -> bool {
-        let failed = match (self.error, self.latency) {
-            (Some(text), _) if !text.is_empty() => true,
-            (_, Some(latency)) => latency == 0.0,
-            (_, None) => self.ttft == Some(0.0) && self.output.is_none_or(|n| n == 0),
-        };
-        !failed
-    }
-
-    /// The time of the last chunk: the file's own, else rebuilt from the gaps.
-    fn end(&self) -> Option<f64> {
-        self.latency.or_else(|| self.rebuilt_end())
-    }
-
-    fn rebuilt_end(&self) -> Option<f64> {
-        let ttft = self.ttft.filter(|&t| t != 0.0)?;
-        Some(self.gaps?.iter().fold(ttft, |sum, gap| sum + gap))
-    }
-
-    fn fields(
-        &self,
-        i: usize,
-        per_token: bool,
-        stamped: bool,
-        decided: &mut Decided,
-    ) -> TimelineFields {
-        let completed = self.completed();
-        let mut ttft = self.ttft.filter(|&t| t != 0.0);
-        let e2e = if completed { self.end() } else { None };
-        let mut output = self.output.filter(|_| completed);
-        if completed {
-            decided.not_streamed += usize::from(self.ttft == Some(0.0));
-            if output == Some(0) {
-                decided.no_tokens += 1;
-                output = None;
-            }
-            if let (Some(1), Some(first), Some(last)) = (output, ttft, e2e)
-                && first < last
-            {
-                decided.several_chunks += 1;
-                ttft = e2e;
-            }
-            if let (Some(latency), Some(rebuilt)) = (self.latency, self.rebuilt_end()) {
-                // A microsecond is above the rounding of the sum and below what a client notices.
-                decided.longer_than_gaps += usize::from(1e-6 < (latency - rebuilt).abs());
-            }
-        } else if ttft.is_some() {
-            decided.cut += 1;
+        if let (Some(latency), Some(rebuilt)) = (r.latency, r.rebuilt_end()) {
+            // A microsecond is above the rounding of the sum and below what a client notices.
+            decided.longer_than_gaps += usize::from(1e-6 < (latency - rebuilt).abs());
         }
-        let kind = if per_token && completed { GapKind::Token } else { GapKind::Chunk };
-        TimelineFields {
-            id: i.to_string(),
-            arrival: self.start.filter(|&t| stamped && t != 0.0).map(Instant::Seconds),
-            ttft,
-            e2e,
-            gaps: self.gaps.filter(|_| ttft.is_some()).map(|g| (kind, g.to_vec())),
-            input_tokens: self.input,
-            output_tokens: output,
-            outcome: if completed { Outcome::Completed } else { Outcome::Failed },
-            ..TimelineFields::default()
-        }
+    } else if ttft.is_some() {
+        decided.cut += 1;
     }
-}
-
-/// The array that holds the value which breaks the rule.
-fn key_of(error: &metrics_core::Error, d: &Document) -> &'static str {
-    let end = if d.latencies.is_some() { "latencies" } else { "itls" };
-    match input_of(error).unwrap_or("") {
-        "arrival" => "start_times",
-        "output_tokens" => "output_lens",
-        "input_tokens" => "input_lens",
-        "a gap between outputs" => "itls",
-        "e2e" | "last_token" => end,
-        _ if d.ttfts.is_some() => "ttfts",
-        _ => end,
-    }
-}
-
-fn get<T>(list: Option<&Vec<T>>, i: usize) -> Option<&T> {
-    list.and_then(|l| l.get(i))
-}
-
-/// Whether every completed request has exactly one gap fewer than tokens, and some has a gap.
-fn gaps_look_per_token(d: &Document, n: usize) -> bool {
-    let mut any = false;
-    for row in (0..n).map(|i| Row::new(d, i)).filter(Row::completed) {
-        let (Some(gaps), Some(tokens)) = (row.gaps, row.output) else { return false };
-        if tokens.saturating_sub(1) != gaps.len() as u64 {
-            return false;
-        }
-        any |= !gaps.is_empty();
-    }
-    any
-}
-
-fn note_gaps(d: &Document, n: usize, per_token: bool, run: &mut Run) {
-    if d.itls.is_none() || d.output_lens.is_none() {
-        return;
-    }
-    if per_token {
-        let text = "every answer has exactly one gap fewer than tokens, so the gaps are taken as \
-                    gaps between tokens; a chunk with two tokens beside an empty one would go unseen";
-        run.note("gaps-look-per-token", &["itl"], text.to_owned());
-        return;
-    }
-    let (mut gaps, mut due, mut differ, mut completed) = (0_usize, 0_u64, 0, 0);
-    for row in (0..n).map(|i| Row::new(d, i)).filter(Row::completed) {
-        let (g, t) = (row.gaps.map_or(0, <[f64]>::len), row.output.unwrap_or(0));
-        gaps += g;
-        due = due.saturating_add(t.saturating_sub(1));
-        differ += usize::from(t.saturating_sub(1) != g as u64);
-        completed += 1;
-    }
-    if 0 < differ {
-        let text = format!(
-            "another number of gaps than tokens - 1 in {differ} of {} ({gaps} gaps, {due} due): \
-             the gaps are between chunks of the stream, not between tokens",
-            things(completed, "answer")
-        );
-        run.note("gaps-per-chunk", &["itl"], text);
+    let kind = if per_token && completed { GapKind::Token } else { GapKind::Chunk };
+    TimelineFields {
+        id: i.to_string(),
+        arrival: r.start.filter(|&t| stamped && t != 0.0).map(Instant::Seconds),
+        ttft,
+        e2e,
+        gaps: r.gaps.filter(|_| ttft.is_some()).map(|g| (kind, g.to_vec())),
+        input_tokens: r.input,
+        output_tokens: output,
+        outcome: if completed { Outcome::Completed } else { Outcome::Failed },
+        ..TimelineFields::default()
     }
 }
 
@@ -857,38 +399,6 @@ fn note_decided(decided: &Decided, d: &Document, run: &mut Run) {
     if d.latencies.is_none() && d.ttfts.is_some() && d.itls.is_some() {
         let text = "no `latencies`: E2E is TTFT + the sum of the gaps".to_owned();
         run.note("e2e-from-gaps", &["e2e_latency", "tpot"], text);
-    }
-}
-
-/// Compares the file's counts with its requests.
-fn check_counts(run: &mut Run) {
-    if !run.has_requests() {
-        return;
-    }
-    let of = |outcome| run.timelines.iter().filter(|t| t.outcome() == outcome).count() as u64;
-    let (completed, failed) = (of(Outcome::Completed), of(Outcome::Failed));
-    let mut differ = Vec::new();
-    for (name, stated, found) in
-        [("completed", run.counts.completed, completed), ("failed", run.counts.failed, failed)]
-    {
-        if let Some(stated) = stated
-            && stated != found
-        {
-            differ.push(format!("`{name}` says {stated}, the requests {found}"));
-        }
-    }
-    let tokens: Option<u64> = run
-        .timelines
-        .iter()
-        .filter(|t| t.outcome() == Outcome::Completed)
-        .try_fold(0_u64, |sum, t| sum.checked_add(t.output_tokens()?));
-    if let (Some(stated), Some(found)) = (run.counts.total_output_tokens, tokens)
-        && stated != found
-    {
-        differ.push(format!("`total_output_tokens` says {stated}, the requests {found}"));
-    }
-    if !differ.is_empty() {
-        run.note("counts-disagree", &["request_throughput", "goodput"], differ.join("; "));
     }
 }
 

@@ -85,14 +85,21 @@ fn zstd_needs_its_feature() {
     assert_snapshot!(say([0x28, 0xb5, 0x2f, 0xfd, 0, 0]), @"f: is compressed with zstd, which this build cannot unpack, expected a plain or gzip file, or a build with the feature `zstd`");
 }
 
+/// The message without the list of all formats, which grows.
+fn listless(message: &str) -> String {
+    let titles = Format::ALL.map(|f| format!("{} (`{}`)", f.title(), f.name())).join(", ");
+    let names = Format::ALL.map(|f| format!("`{}`", f.name())).join(", ");
+    message.replace(&titles, "FORMATS").replace(&names, "NAMES")
+}
+
 #[test]
 fn content_of_no_known_format() {
-    assert_snapshot!(say("hello world\n"), @"f: begins with `hello world`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
-    assert_snapshot!(say("[{\"ttft_ms\": 1}]"), @r#"f: begins with `[{"ttft_ms": 1}]`; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)"#);
-    assert_snapshot!(say("{}"), @"f: a JSON object without a key; expected vllm bench serve result (`vllm`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
+    assert_snapshot!(listless(&say("hello world\n")), @"f: begins with `hello world`; expected FORMATS");
+    assert_snapshot!(listless(&say("[{\"ttft_ms\": 1}]")), @r#"f: begins with `[{"ttft_ms": 1}]`; expected FORMATS"#);
+    assert_snapshot!(listless(&say("{}")), @"f: a JSON object without a key; expected FORMATS");
     assert_snapshot!(say("{\"latency\": 1, \"n\": 2}"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     assert_snapshot!(say("latency,n\n1,2\n"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
-    assert_snapshot!("xml".parse::<Format>().unwrap_err().to_string(), @"`xml` is no input format; expected one of `vllm`, `goodput`, `jsonl`, `csv`");
+    assert_snapshot!(listless(&"xml".parse::<Format>().unwrap_err().to_string()), @"`xml` is no input format; expected one of NAMES");
 }
 
 #[test]
@@ -234,11 +241,6 @@ fn results_of_other_tools_are_named() {
             .expect(&text);
         tool.to_owned()
     };
-    assert_eq!(
-        tool("{\"tag\": null, \"dataset_name\": \"random\", \"server_info\": {}}"),
-        "an SGLang"
-    );
-    assert_eq!(tool("{\"duration\": 1, \"total_output_tokens_retokenized\": 5}"), "an SGLang");
     assert_eq!(tool("{\"schema_version\": 1, \"aiperf_version\": \"0.13\"}"), "an AIPerf");
     assert_eq!(tool("{\"metadata\": {\"credit_issued_ns\": 1}, \"metrics\": {}}"), "an AIPerf");
     assert_eq!(tool("Metric,avg,min,max,sum,p1,p5\nx,1,1,1,1,1,1\n"), "an AIPerf");

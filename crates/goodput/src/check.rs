@@ -1,0 +1,558 @@
+//! `goodput check`: may this ship?
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use metrics_core::compare::{
+    Better, Change, Comparable, change, change_of_runs, gate_zero, margin_needed, no_regress,
+};
+use metrics_core::format;
+use metrics_core::grammar;
+use metrics_core::interval::Confidence;
+use metrics_core::report::Answer;
+use metrics_core::slo::{Slo, SloSet};
+use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
+use serde_json::{Value, json};
+
+use crate::gate::{Basis, Loaded, Reading, change_shown, interval_shown, shown};
+use crate::output::{Format, csv_text, json_text, markdown_table};
+use crate::report::{Objectives, time};
+
+pub const EXAMPLES: &str = "\
+An objective for a run is a target: `p99(ttft)<200ms`, `ttft<200ms @ 99%`, or
+limits on single requests together with --attainment. It passes if the whole
+confidence interval is on the good side, fails if the whole interval is on the
+bad side, and is indeterminate else: run longer, or give more runs.
+
+--no-regress compares with --base: a margin for the usual figures, or figures
+with their own (`ttft_p99=10%`). Several runs on both sides are taken as
+repeated runs of one setting, so that what differs from run to run is counted.
+
+Examples:
+  goodput check result.json --slo 'p99(ttft)<500ms,tpot<50ms @ 95%'
+  goodput check result.json --goodput ttft:150 tpot:15 --attainment 90%
+  goodput check new.json --base old.json --no-regress 5%
+  goodput check n1.json n2.json --base o1.json o2.json --no-regress 5%
+  goodput check new.json --base old.json --no-regress tpot_mean=3%,ttft_p99=10% --junit check.xml
+
+Exit codes:
+  0  every target holds
+  1  a target is missed, or a figure regressed
+  2  wrong command line, or an input that cannot be read
+  3  nothing is missed, but something is indeterminate";
+
+/// Figures that a margin without a name is for.
+const USUAL: [&str; 8] = [
+    "ttft_p50_s",
+    "ttft_p95_s",
+    "tpot_p50_s",
+    "tpot_p95_s",
+    "e2e_p50_s",
+    "e2e_p95_s",
+    "request_throughput_per_s",
+    "output_tokens_per_s",
+];
+
+/// Those of them that need limits on single requests.
+const WITH_LIMITS: [&str; 2] = ["goodput_per_s", "attainment"];
+
+/// Arguments of `check`.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Benchmark results or request logs; several are judged each, or are repeated runs.
+    #[arg(required_unless_present = "goodput", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    objectives: Objectives,
+    /// Share of the requests that must meet all limits together.
+    #[arg(long, value_name = "SHARE")]
+    attainment: Option<String>,
+    /// Results to compare with; several are repeated runs of one setting.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    base: Vec<PathBuf>,
+    /// How much worse figures may be than in the base: 5%, or FIGURE=5%.
+    #[arg(long, value_name = "[FIGURE=]SHARE[,…]", value_delimiter = ',', requires = "base")]
+    no_regress: Vec<String>,
+    /// Write the answers as JUnit XML as well.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// One question and its answer.
+struct Assertion {
+    /// Which run, or both sides.
+    subject: String,
+    /// What was asked.
+    asked: String,
+    answer: Answer,
+    /// What was seen, for reading.
+    seen: String,
+    /// Key of the figure and numbers, for machines.
+    data: Value,
+}
+
+/// Runs the command; what it prints and its exit code.
+pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
+    let (files, limits) = files(arguments);
+    let slo = arguments.objectives.set(&limits)?;
+    let attainment = arguments
+        .attainment
+        .as_deref()
+        .map(grammar::share)
+        .transpose()
+        .map_err(|e| anyhow!("--attainment: {e}"))?;
+    asks(arguments, &slo, attainment)?;
+    let confidence = arguments.objectives.confidence()?;
+    let basis = Basis { slo: &slo, method: arguments.objectives.method(), confidence };
+    let news = arguments.reading.load(&files, basis)?;
+    let mut all = Vec::new();
+    for run in &news {
+        targets(&mut all, run, &slo, attainment)?;
+    }
+    if !arguments.base.is_empty() {
+        let bases = arguments.reading.load(&arguments.base, basis)?;
+        regressions(&mut all, &margins(&arguments.no_regress, &slo)?, &news, &bases, confidence)?;
+    }
+    if let Some(path) = &arguments.junit {
+        let xml = junit(&all)?;
+        std::fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let text = match format {
+        Format::Text => text(&all, confidence)?,
+        Format::Json => json_text(&json!({
+            "schema_version": 1,
+            "kind": "goodput-check",
+            "confidence": f64::from(confidence),
+            "result": word(overall(&all)),
+            "assertions": all.iter().map(as_json).collect::<Vec<Value>>(),
+        }))?,
+        Format::Csv => csv_text(&HEADER, &rows(&all))?,
+        Format::Md => markdown_table(&HEADER, &rows(&all)),
+    };
+    Ok((text, code(overall(&all))))
+}
+
+/// The files, those behind `--goodput` included, and the latter alone.
+fn files(arguments: &Arguments) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let swallowed = arguments.objectives.swallowed();
+    let files = arguments.files.iter().chain(&swallowed).cloned().collect();
+    (files, swallowed)
+}
+
+/// Refuses a command line that asks nothing, or asks it so that no run can answer.
+fn asks(arguments: &Arguments, slo: &SloSet, attainment: Option<f64>) -> Result<()> {
+    let limit = slo.items().iter().find(|s| matches!(s, Slo::PerRequest(_)));
+    match (limit, attainment) {
+        (Some(limit), None) if arguments.no_regress.is_empty() => bail!(
+            "--slo {limit}: is a limit on single requests, and no run is asked to meet it: \
+             write `{limit} @ 99%`, or --attainment 99% for all limits together"
+        ),
+        (None, Some(_)) if slo.items().iter().all(|s| s.per_request().is_none()) => {
+            bail!("--attainment: there is no limit on single requests, such as --slo 'ttft<200ms'")
+        }
+        _ => {}
+    }
+    if slo.is_empty() && arguments.base.is_empty() {
+        bail!("nothing is asked: give --slo 'p99(ttft)<500ms', or --base FILE --no-regress 5%");
+    }
+    if !arguments.base.is_empty() && arguments.no_regress.is_empty() {
+        bail!("--base: how much worse may it be? give --no-regress 5%");
+    }
+    Ok(())
+}
+
+/// What the run says of each target.
+fn targets(
+    all: &mut Vec<Assertion>,
+    run: &Loaded,
+    slo: &SloSet,
+    attainment: Option<f64>,
+) -> Result<()> {
+    let needed =
+        attainment.is_some() || slo.items().iter().any(|s| !matches!(s, Slo::PerRequest(_)));
+    if !needed {
+        return Ok(());
+    }
+    let Some(goodput) = run.report.as_ref().and_then(|r| r.goodput.as_ref()) else {
+        let why = if run.run.truncated { "the run is truncated" } else { "no detail per request" };
+        bail!("{}: {why}, so that no objective can be judged", run.name);
+    };
+    let mut push = |asked: String, answer: Answer, seen: String, data: Value| {
+        all.push(Assertion { subject: run.name.clone(), asked, answer, seen, data });
+    };
+    if let Some(target) = attainment {
+        let answer = match (&goodput.attainment_interval, &goodput.too_narrow) {
+            (Some(i), None) => match (i.low, i.high) {
+                (Some(low), _) if target <= low => Answer::Holds,
+                (_, Some(high)) if high < target => Answer::Missed,
+                _ => Answer::Indeterminate,
+            },
+            _ => Answer::Indeterminate,
+        };
+        let share = goodput.attainment.map_or("-".to_owned(), format::percent);
+        let interval = match (&goodput.attainment_interval, &goodput.too_narrow) {
+            (_, Some(why)) => format!("no interval: {why}"),
+            (Some(i), None) => {
+                let bound = |x: Option<f64>| x.map_or("..".to_owned(), format::percent);
+                format!("{} to {}", bound(i.low), bound(i.high))
+            }
+            (None, None) => "no interval".to_owned(),
+        };
+        let (low, high) = match (&goodput.attainment_interval, &goodput.too_narrow) {
+            (Some(i), None) => (i.low, i.high),
+            _ => (None, None),
+        };
+        push(
+            format!("{} of requests meet {slo}", format::percent(target)),
+            answer,
+            format!("{share} ({} of {}), {interval}", goodput.good, goodput.finished),
+            json!({ "figure": "attainment", "target": target, "observed": goodput.attainment,
+                    "low": low, "high": high }),
+        );
+    }
+    for t in &goodput.targets {
+        let is_share = matches!(t.slo, Slo::Attainment { .. });
+        let number = |x: f64| if is_share { format::percent(x) } else { time(x) };
+        let bound = |x: Option<f64>| x.map_or("..".to_owned(), number);
+        let interval = match &t.interval {
+            Ok(i) => format!("{} to {}", bound(i.low), bound(i.high)),
+            Err(why) => format!("no interval: {why}"),
+        };
+        let (low, high) = t.interval.as_ref().map_or((None, None), |i| (i.low, i.high));
+        push(
+            t.slo.to_string(),
+            t.answer,
+            format!("{}, {interval}", t.observed.map_or("-".to_owned(), number)),
+            json!({ "figure": t.slo.to_string(), "observed": t.observed, "low": low, "high": high }),
+        );
+    }
+    Ok(())
+}
+
+/// What may get worse by how much.
+enum Margin {
+    /// A figure that was named: it must be there.
+    Named(String, f64),
+    /// One of the usual ones: left out where a file does not have it.
+    Usual(&'static str, f64),
+}
+
+/// Reads `5%` and `ttft_p99=10%`.
+fn margins(items: &[String], slo: &SloSet) -> Result<Vec<Margin>> {
+    let mut margins = Vec::new();
+    for item in items {
+        let (name, share) = match item.split_once('=') {
+            Some((name, share)) => (Some(name.trim()), share),
+            None => (None, item.as_str()),
+        };
+        let margin = grammar::share(share.trim()).map_err(|e| anyhow!("--no-regress: {e}"))?;
+        if let Some(name) = name {
+            margins.push(Margin::Named(name.to_owned(), margin));
+        } else {
+            let limits = slo.items().iter().any(|s| s.per_request().is_some());
+            let more = WITH_LIMITS.iter().filter(|_| limits);
+            margins.extend(USUAL.iter().chain(more).map(|&k| Margin::Usual(k, margin)));
+        }
+    }
+    // A figure named on its own has its own margin.
+    let named: Vec<String> = margins
+        .iter()
+        .filter_map(|m| match m {
+            Margin::Named(name, _) => Some(stem(name).to_owned()),
+            Margin::Usual(..) => None,
+        })
+        .collect();
+    margins.retain(|m| !matches!(m, Margin::Usual(k, _) if named.iter().any(|n| n == stem(k))));
+    Ok(margins)
+}
+
+/// A key without its unit: what people type.
+fn stem(key: &str) -> &str {
+    key.strip_suffix("_per_s").or_else(|| key.strip_suffix("_s")).unwrap_or(key)
+}
+
+/// Compares each figure that has a margin.
+fn regressions(
+    all: &mut Vec<Assertion>,
+    margins: &[Margin],
+    news: &[Loaded],
+    bases: &[Loaded],
+    confidence: Confidence,
+) -> Result<()> {
+    for run in news.iter().chain(bases) {
+        if run.report.is_none() {
+            bail!("{}: no detail per request, so that no change has an interval", run.name);
+        }
+    }
+    let repeated = 1 < news.len() && 1 < bases.len();
+    if !repeated && 1 < bases.len() {
+        bail!("--base has {} runs and FILE has one: give two or more on both sides", bases.len());
+    }
+    for margin in margins {
+        let (key, limit) = match margin {
+            Margin::Named(name, limit) => (named(name, news, bases)?, *limit),
+            Margin::Usual(key, limit) => {
+                if news.iter().chain(bases).any(|r| r.figure(key).is_none()) {
+                    continue;
+                }
+                ((*key).to_owned(), *limit)
+            }
+        };
+        if repeated {
+            all.push(of_runs(&key, limit, news, bases, confidence));
+        } else if let Some(base) = bases.first() {
+            all.extend(news.iter().map(|new| of_intervals(&key, limit, new, base)));
+        }
+    }
+    Ok(())
+}
+
+/// The key that a name stands for, if every run has it.
+fn named(name: &str, news: &[Loaded], bases: &[Loaded]) -> Result<String> {
+    for run in news.iter().chain(bases) {
+        if !run.figures.iter().any(|f| f.key == name || stem(&f.key) == name) {
+            let keys: Vec<&str> = run.figures.iter().map(|f| stem(&f.key)).collect();
+            bail!("--no-regress {name}: {} has no such figure, but {}", run.name, keys.join(", "));
+        }
+    }
+    let found =
+        news.iter().flat_map(|r| &r.figures).find(|f| f.key == name || stem(&f.key) == name);
+    found.map(|f| f.key.clone()).ok_or_else(|| anyhow!("--no-regress {name}: no run"))
+}
+
+fn of_intervals(key: &str, margin: f64, new: &Loaded, base: &Loaded) -> Assertion {
+    let subject = new.name.clone();
+    let (Some(n), Some(b)) = (new.figure(key), base.figure(key)) else {
+        return missing(subject, key);
+    };
+    let changed = change(b.value, b.interval.as_ref().ok(), n.value, n.interval.as_ref().ok());
+    let why = [("this run", n), ("the base", b)]
+        .iter()
+        .find_map(|(side, f)| f.interval.as_ref().err().map(|e| format!("{side}: {e}")));
+    regression(subject, n, margin, b.value, n.value, changed.ok(), why)
+}
+
+fn of_runs(
+    key: &str,
+    margin: f64,
+    news: &[Loaded],
+    bases: &[Loaded],
+    confidence: Confidence,
+) -> Assertion {
+    let subject = format!("{} runs against {}", news.len(), bases.len());
+    let values = |runs: &[Loaded]| -> Option<Vec<f64>> {
+        runs.iter().map(|r| r.figure(key).map(|f| f.value)).collect()
+    };
+    let (Some(n), Some(b), Some(first)) =
+        (values(news), values(bases), news.first().and_then(|r| r.figure(key)))
+    else {
+        return missing(subject, key);
+    };
+    // Where a run has a figure of 0 there is no ratio, and the sum tells whether all have.
+    let sum = |x: &[f64]| x.iter().sum::<f64>();
+    let changed = change_of_runs(&b, &n, confidence);
+    regression(subject, first, margin, sum(&b), sum(&n), changed.ok(), None)
+}
+
+fn missing(subject: String, key: &str) -> Assertion {
+    Assertion {
+        subject,
+        asked: stem(key).to_owned(),
+        answer: Answer::Indeterminate,
+        seen: "not in every file".to_owned(),
+        data: json!({ "figure": key }),
+    }
+}
+
+fn regression(
+    subject: String,
+    figure: &Comparable,
+    margin: f64,
+    base: f64,
+    new: f64,
+    change: Option<Change>,
+    why: Option<String>,
+) -> Assertion {
+    let worse = match figure.better {
+        Better::Lower => "more",
+        Better::Higher => "less",
+    };
+    let asked = format!("{} at most {} {worse}", figure.title, format::percent(margin));
+    let from =
+        |new, base| format!("{} after {}", shown(figure.kind, new), shown(figure.kind, base));
+    let Some(c) = change else {
+        let answer = gate_zero(base, new, figure.better);
+        let data = json!({ "figure": figure.key, "margin": margin, "base": base, "new": new });
+        let seen = format!("{}: no ratio to 0", from(new, base));
+        return Assertion { subject, asked, answer, seen, data };
+    };
+    let from = from(c.new, c.base);
+    let answer = no_regress(&c, figure.better, margin);
+    let interval = match (c.low, c.high) {
+        (None, None) => {
+            format!("no interval: {}", why.or_else(|| c.none_because.clone()).unwrap_or_default())
+        }
+        (low, high) => interval_shown(low, high),
+    };
+    let passes = match (answer, margin_needed(&c, figure.better)) {
+        (Answer::Indeterminate, Some(m)) if 0.0 <= m => {
+            format!("; would pass at {}", format::percent((m * 1000.0).ceil() / 1000.0))
+        }
+        _ => String::new(),
+    };
+    Assertion {
+        subject,
+        asked,
+        answer,
+        seen: format!("{from}: {}, {interval}{passes}", change_shown(c.relative)),
+        data: json!({ "figure": figure.key, "margin": margin, "base": c.base, "new": c.new,
+                      "relative": c.relative, "relative_low": c.low, "relative_high": c.high }),
+    }
+}
+
+/// The worst answer: a miss is a miss whatever else is open.
+fn overall(all: &[Assertion]) -> Answer {
+    let any = |answer| all.iter().any(|a| a.answer == answer);
+    if any(Answer::Missed) {
+        Answer::Missed
+    } else if any(Answer::Indeterminate) || all.is_empty() {
+        Answer::Indeterminate
+    } else {
+        Answer::Holds
+    }
+}
+
+const fn code(answer: Answer) -> u8 {
+    match answer {
+        Answer::Holds => 0,
+        Answer::Missed => 1,
+        Answer::Indeterminate => 3,
+    }
+}
+
+const fn word(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Holds => "pass",
+        Answer::Missed => "fail",
+        Answer::Indeterminate => "indeterminate",
+    }
+}
+
+const HEADER: [&str; 4] = ["answer", "asked", "seen", "run"];
+
+fn rows(all: &[Assertion]) -> Vec<Vec<String>> {
+    all.iter()
+        .map(|a| {
+            vec![word(a.answer).to_owned(), a.asked.clone(), a.seen.clone(), a.subject.clone()]
+        })
+        .collect()
+}
+
+fn text(all: &[Assertion], confidence: Confidence) -> Result<String> {
+    let mut text = String::new();
+    let mut subject = "";
+    for a in all {
+        if a.subject != subject {
+            subject = &a.subject;
+            writeln!(text, "{}{subject}", if text.is_empty() { "" } else { "\n" })?;
+        }
+        writeln!(text, "  {:15}{}", word(a.answer), a.asked)?;
+        writeln!(text, "  {:15}{}", "", a.seen)?;
+    }
+    let count = |answer| all.iter().filter(|a| a.answer == answer).count();
+    if all.iter().any(|a| a.answer == Answer::Indeterminate) {
+        writeln!(text, "\nindeterminate: run longer, or give two or more runs on each side")?;
+    }
+    writeln!(
+        text,
+        "\n{}: {} of {} passed, {} failed, {} indeterminate, at {} confidence",
+        word(overall(all)),
+        count(Answer::Holds),
+        all.len(),
+        count(Answer::Missed),
+        count(Answer::Indeterminate),
+        format::percent(f64::from(confidence)),
+    )?;
+    Ok(text)
+}
+
+fn as_json(a: &Assertion) -> Value {
+    let mut value = json!({
+        "run": a.subject,
+        "asked": a.asked,
+        "answer": word(a.answer),
+        "seen": a.seen,
+    });
+    if let (Some(map), Value::Object(data)) = (value.as_object_mut(), &a.data) {
+        map.extend(data.clone());
+    }
+    value
+}
+
+/// One test case an answer; what is indeterminate is an error, not a failure.
+fn junit(all: &[Assertion]) -> Result<String> {
+    let mut report = Junit::new("goodput check");
+    let mut suites: Vec<TestSuite> = Vec::new();
+    for a in all {
+        let status = match a.answer {
+            Answer::Holds => TestCaseStatus::success(),
+            Answer::Missed => TestCaseStatus::non_success(NonSuccessKind::Failure),
+            Answer::Indeterminate => TestCaseStatus::non_success(NonSuccessKind::Error),
+        };
+        let mut case = TestCase::new(a.asked.as_str(), status);
+        if a.answer == Answer::Holds {
+            case.set_system_out(a.seen.as_str());
+        } else {
+            case.status.set_message(a.seen.as_str());
+            case.status.set_type(word(a.answer));
+        }
+        match suites.last_mut() {
+            Some(suite) if suite.name.as_str() == a.subject => {
+                suite.add_test_case(case);
+            }
+            _ => {
+                let mut suite = TestSuite::new(a.subject.as_str());
+                suite.add_test_case(case);
+                suites.push(suite);
+            }
+        }
+    }
+    report.add_test_suites(suites);
+    Ok(report.to_string()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_typed_without_their_unit() {
+        assert_eq!(stem("ttft_p99_s"), "ttft_p99");
+        assert_eq!(stem("goodput_per_s"), "goodput");
+        assert_eq!(stem("attainment"), "attainment");
+    }
+
+    #[test]
+    fn a_miss_decides_and_nothing_asked_is_no_pass() {
+        let with = |answers: &[Answer]| {
+            let all: Vec<Assertion> = answers
+                .iter()
+                .map(|&answer| Assertion {
+                    subject: String::new(),
+                    asked: String::new(),
+                    answer,
+                    seen: String::new(),
+                    data: Value::Null,
+                })
+                .collect();
+            code(overall(&all))
+        };
+        assert_eq!(with(&[Answer::Holds, Answer::Missed, Answer::Indeterminate]), 1);
+        assert_eq!(with(&[Answer::Holds, Answer::Indeterminate]), 3);
+        assert_eq!(with(&[Answer::Holds]), 0);
+        assert_eq!(with(&[]), 3);
+    }
+}

@@ -1,0 +1,172 @@
+//! `check` and `diff` as a user sees them: output and exit code.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+fn run_in(dir: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_goodput"))
+        .current_dir(dir)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let mut text = String::from_utf8(output.stdout).unwrap();
+    text.push_str(&String::from_utf8(output.stderr).unwrap());
+    let code = output.status.code().map_or("killed".to_owned(), |c| format!("exit {c}"));
+    writeln!(text, "{code}").unwrap();
+    text
+}
+
+/// Shares that look drawn at random: a multiplicative generator of Park and Miller.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0 * 48_271 % 2_147_483_647;
+        self.0 as f64 / 2_147_483_647.0
+    }
+}
+
+/// A log of `n` requests, ten a second, with TTFT uniform from 100 to 300 ms and TPOT uniform from
+/// 15 to 25 ms, both times `factor`; 21 tokens each.
+fn log(seed: u64, n: u32, factor: f64) -> String {
+    let mut draws = Draws(seed);
+    let mut text = "arrival_s,ttft_ms,e2e_ms,output_tokens\n".to_owned();
+    for i in 0..n {
+        let ttft = factor * (100.0 + 200.0 * draws.next());
+        let e2e = ttft + 20.0 * factor * (15.0 + 10.0 * draws.next());
+        writeln!(text, "{:.3},{ttft:.6},{e2e:.6},21", f64::from(i) / 10.0).unwrap();
+    }
+    text
+}
+
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("old.csv", &log(11, 2000, 1.0));
+    write("same.csv", &log(12, 2000, 1.0));
+    write("slow.csv", &log(13, 2000, 1.2));
+    write("short.csv", &log(14, 15, 1.0));
+    write("twin.csv", &log(15, 2000, 1.0));
+    write("slow2.csv", &log(16, 2000, 1.2));
+    write("slow3.csv", &log(17, 2000, 1.2));
+    dir
+}
+
+/// TTFT is uniform from 100 to 300 ms: p95 is 290 ms, 75 % are below 250 ms; TPOT is uniform from
+/// 15 to 25 ms: half are below 20 ms, which no run can decide.
+#[test]
+fn targets_pass_fail_or_stay_open_by_their_interval() {
+    let dir = folder();
+    let slo = "p95(ttft)<295ms,ttft<250ms @ 80%,tpot<20ms @ 50%";
+    insta::assert_snapshot!(run_in(dir.path(), &["check", "old.csv", "--slo", slo]));
+}
+
+/// One margin for all: the same law passes, one that is 20 % slower fails in every latency while
+/// the rate stays, since arrivals set it.
+#[test]
+fn a_regression_is_found_and_its_absence_too() {
+    let dir = folder();
+    let gate =
+        |new: &str| run_in(dir.path(), &["check", new, "--base", "old.csv", "--no-regress", "8%"]);
+    insta::assert_snapshot!("no_regression", gate("same.csv"));
+    insta::assert_snapshot!("regression", gate("slow.csv"));
+}
+
+#[test]
+fn a_run_that_is_too_short_is_indeterminate() {
+    let dir = folder();
+    let text = run_in(
+        dir.path(),
+        &["check", "short.csv", "--base", "old.csv", "--no-regress", "ttft_p50=5%"],
+    );
+    insta::assert_snapshot!(text);
+}
+
+/// ln 1.2 = 0.182 between the means of both sides, whose runs differ by about one per cent.
+#[test]
+fn repeated_runs_count_what_differs_from_run_to_run() {
+    let dir = folder();
+    let text = run_in(
+        dir.path(),
+        &[
+            "check",
+            "slow.csv",
+            "slow2.csv",
+            "slow3.csv",
+            "--base",
+            "old.csv",
+            "same.csv",
+            "twin.csv",
+            "--no-regress",
+            "ttft_mean=10%,tpot_mean=30%",
+        ],
+    );
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_answers_go_to_a_test_report_and_to_json() {
+    let dir = folder();
+    let arguments = [
+        "check",
+        "slow.csv",
+        "--slo",
+        "p50(ttft)<1s",
+        "--base",
+        "old.csv",
+        "--no-regress",
+        "tpot_p50=5%",
+        "--junit",
+        "check.xml",
+        "--format",
+        "json",
+    ];
+    insta::assert_snapshot!("check_json", run_in(dir.path(), &arguments));
+    let xml = std::fs::read_to_string(dir.path().join("check.xml")).unwrap();
+    insta::assert_snapshot!("check_junit", xml);
+}
+
+#[test]
+fn a_question_that_no_run_can_answer_is_refused() {
+    let dir = folder();
+    let cases: [&[&str]; 9] = [
+        &["check", "old.csv"],
+        &["check", "old.csv", "--slo", "ttft<200ms"],
+        &["check", "old.csv", "--slo", "p99(ttft)<200ms", "--attainment", "99%"],
+        &["check", "old.csv", "--slo", "ttft<200ms", "--attainment", "99"],
+        &["check", "old.csv", "--base", "same.csv"],
+        &["check", "old.csv", "--base", "same.csv", "--no-regress", "ttft_p77=5%"],
+        &["check", "old.csv", "--base", "same.csv", "slow.csv", "--no-regress", "5%"],
+        &["check", "old.csv", "--no-regress", "5%"],
+        &["check", "nowhere.csv", "--slo", "p99(ttft)<200ms"],
+    ];
+    let text: String = cases.iter().map(|c| run_in(dir.path(), c)).collect();
+    insta::assert_snapshot!(text);
+}
+
+/// The latencies grew by a fifth, the rate did not change.
+#[test]
+fn a_difference_is_named_only_where_it_is_more_than_chance() {
+    let dir = folder();
+    insta::assert_snapshot!("diff_slow", run_in(dir.path(), &["diff", "old.csv", "slow.csv"]));
+    insta::assert_snapshot!(
+        "diff_same",
+        run_in(dir.path(), &["diff", "old.csv", "same.csv", "--format", "md"])
+    );
+}
+
+#[test]
+fn what_is_no_comparison_is_refused() {
+    let dir = folder();
+    let cases: [&[&str]; 4] = [
+        &["diff", "old.csv"],
+        &["diff", "old.csv", "old.csv"],
+        &["diff", "old.csv", "same.csv", "slow.csv"],
+        &["diff", "old.csv", "same.csv", "--run", "2"],
+    ];
+    let text: String = cases.iter().map(|c| run_in(dir.path(), c)).collect();
+    insta::assert_snapshot!(text);
+}

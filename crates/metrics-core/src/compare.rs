@@ -1,0 +1,408 @@
+//! Is B better than A: the change of a figure between two runs, and how sure it is.
+//!
+//! A change is a ratio, so that one margin (`--no-regress 5%`) serves every figure. Two ways lead
+//! to its interval, and both work on logarithms, where a ratio is a difference:
+//!
+//! - **One run on each side**: from the two intervals, which know the correlation inside their
+//!   runs ([`change`]). They cannot know what differs from run to run (a warm cache, a neighbour
+//!   on the machine), so that the interval of the change is too narrow by that.
+//! - **Several runs on each side**: Welch's t over one figure a run ([`change_of_runs`]), which
+//!   knows all of it.
+//!
+//! A gate does not ask whether a change differs from zero but whether it stays inside the margin:
+//! [`no_regress`] holds if the whole interval does, is missed if the whole interval is beyond, and
+//! is indeterminate else.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::error::{Error, Result, above};
+use crate::format::plain;
+use crate::interval::{Confidence, Interval};
+use crate::report::{Answer, Report};
+use crate::summary::Summary;
+use crate::timeline::{Outcome, RequestTimeline};
+use crate::units::{Quantity, Seconds};
+
+/// Which direction of a figure is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Latencies.
+    Lower,
+    /// Rates and shares.
+    Higher,
+}
+
+/// One figure of a run that can be compared with that of another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparable {
+    /// Its key, with the unit at the end: `ttft_p99_s`, `output_tokens_per_s`.
+    pub key: String,
+    /// Its name for reading: `TTFT p99`.
+    pub title: String,
+    /// What it measures, without the statistic: `ttft`, `tpot`, `throughput`.
+    pub of: &'static str,
+    /// Which direction is good.
+    pub better: Better,
+    /// Whether it is a time in seconds, a rate per second or a share.
+    pub kind: Kind,
+    /// Its value.
+    pub value: f64,
+    /// Its interval, or why there is none.
+    pub interval: std::result::Result<Interval, String>,
+}
+
+/// What a figure counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Seconds, or seconds per token.
+    Time,
+    /// Requests or tokens per second.
+    Rate,
+    /// A share from 0 to 1.
+    Share,
+}
+
+/// How much a figure changed from a base to a new run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The base's figure; the mean on the logarithmic scale where there are several runs.
+    pub base: f64,
+    /// The new figure, likewise.
+    pub new: f64,
+    /// `new / base − 1`: 0.05 is 5 % more.
+    pub relative: f64,
+    /// Lower end of the interval of `relative`, if there is one.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Why there is no interval, if there is none.
+    pub none_because: Option<String>,
+}
+
+impl Change {
+    /// Whether the interval leaves "no change" possible; without an interval it does.
+    #[must_use]
+    pub fn may_be_none(&self) -> bool {
+        self.low.is_none_or(|low| low <= 0.0) && self.high.is_none_or(|high| 0.0 <= high)
+    }
+}
+
+/// The change between two runs, from the intervals of both.
+///
+/// ```text
+/// relative = new / base − 1
+/// ln low  = ln(new / base) − sqrt((ln new − ln new_low)² + (ln base_high − ln base)²)
+/// ln high = ln(new / base) + sqrt((ln new_high − ln new)² + (ln base − ln base_low)²)
+/// ```
+///
+/// A bound that one of the intervals lacks is open here too. With normal errors of both logarithms
+/// this is the usual interval of a difference; it also keeps the skew of order statistics.
+///
+/// Source: Zou and Donner, *Construction of confidence limits about effect measures: a general
+/// approach*, Statistics in Medicine 27 (2008), equations 5 and 6 (MOVER).
+///
+/// # Errors
+///
+/// [`Error::NotAbove`] unless both figures are above zero: a ratio has no meaning there.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::compare::change;
+///
+/// let c = change(0.200, None, 0.210, None)?;
+/// assert!((c.relative - 0.05).abs() < 1e-12); // 210 ms after 200 ms
+/// assert_eq!((c.low, c.high), (None, None));
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+pub fn change(
+    base: f64,
+    base_interval: Option<&Interval>,
+    new: f64,
+    new_interval: Option<&Interval>,
+) -> Result<Change> {
+    let base = above("the base's figure", base, 0.0)?;
+    let new = above("the new figure", new, 0.0)?;
+    let centre = (new / base).ln();
+    // An interval of a latency may reach zero: its logarithm is then open below.
+    let log = |x: Option<f64>| x.filter(|x| 0.0 < *x).map(f64::ln);
+    let bound = |interval: Option<&Interval>, low: bool| {
+        log(interval.and_then(|i| if low { i.low } else { i.high }))
+    };
+    let low = bound(new_interval, true)
+        .zip(bound(base_interval, false))
+        .map(|(n, b)| centre - (new.ln() - n).hypot(b - base.ln()));
+    let high = bound(new_interval, false)
+        .zip(bound(base_interval, true))
+        .map(|(n, b)| centre + (n - new.ln()).hypot(base.ln() - b));
+    let none_because = (low.is_none() && high.is_none()).then(|| "a side has no interval".into());
+    Ok(Change {
+        base,
+        new,
+        relative: new / base - 1.0,
+        low: low.map(f64::exp_m1),
+        high: high.map(f64::exp_m1),
+        none_because,
+    })
+}
+
+/// The change between two sets of runs of the same settings, one figure a run.
+///
+/// ```text
+/// d  = mean(ln new) − mean(ln base)
+/// se = sqrt(var(ln new) / n_new + var(ln base) / n_base)
+/// relative = exp(d) − 1,  interval exp(d ± t(df) · se) − 1
+/// ```
+///
+/// with Welch's degrees of freedom.
+///
+/// Source: Welch, *The generalization of "Student's" problem when several different population
+/// variances are involved*, Biometrika 34 (1947).
+///
+/// # Errors
+///
+/// [`Error::NotAbove`] unless every figure is above zero; [`Error::TooFew`] for fewer than two
+/// runs on a side.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::compare::change_of_runs;
+/// use metrics_core::interval::Confidence;
+///
+/// let c = change_of_runs(&[1.0, 1.0, 1.0], &[1.1, 1.1, 1.1], Confidence::P95)?;
+/// assert!((c.relative - 0.1).abs() < 1e-12); // three runs alike on each side: no spread
+/// assert!(!c.may_be_none());
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+pub fn change_of_runs(base: &[f64], new: &[f64], confidence: Confidence) -> Result<Change> {
+    let (base_mean, base_se2, base_df) = logs("the base's figures", base)?;
+    let (new_mean, new_se2, new_df) = logs("the new figures", new)?;
+    let d = new_mean - base_mean;
+    let se2 = base_se2 + new_se2;
+    let half = if 0.0 < se2 {
+        let df = se2 * se2 / (base_se2 * base_se2 / base_df + new_se2 * new_se2 / new_df);
+        let t = StudentsT::new(0.0, 1.0, df)
+            .map_err(|_| Error::NotFinite { input: "degrees of freedom", value: df })?;
+        t.inverse_cdf(f64::midpoint(1.0, f64::from(confidence))) * se2.sqrt()
+    } else {
+        0.0
+    };
+    Ok(Change {
+        base: base_mean.exp(),
+        new: new_mean.exp(),
+        relative: d.exp_m1(),
+        low: Some((d - half).exp_m1()),
+        high: Some((d + half).exp_m1()),
+        none_because: None,
+    })
+}
+
+/// Mean of the logarithms, its squared standard error, degrees of freedom.
+fn logs(input: &'static str, values: &[f64]) -> Result<(f64, f64, f64)> {
+    if values.len() < 2 {
+        return Err(Error::TooFew { input, item: "run", min: 2, len: values.len() });
+    }
+    let logs: Result<Vec<f64>> =
+        values.iter().map(|&x| above(input, x, 0.0).map(f64::ln)).collect();
+    let logs = logs?;
+    let n = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / n;
+    let var = logs.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0);
+    Ok((mean, var / n, n - 1.0))
+}
+
+/// Whether a figure got worse by no more than `margin` (0.05 for 5 %).
+///
+/// A figure where lower is better may grow to `1 + margin` times the base, one where higher is
+/// better may fall to `1 − margin` times.
+#[must_use]
+pub fn no_regress(change: &Change, better: Better, margin: f64) -> Answer {
+    let (good, bad) = match better {
+        Better::Lower => (change.high.map(|h| h <= margin), change.low.map(|l| margin < l)),
+        Better::Higher => (change.low.map(|l| -margin <= l), change.high.map(|h| h < -margin)),
+    };
+    match (good, bad) {
+        (Some(true), _) => Answer::Holds,
+        (_, Some(true)) => Answer::Missed,
+        _ => Answer::Indeterminate,
+    }
+}
+
+/// Whether a figure got worse by no more than `margin`, where zeros have no ratio.
+///
+/// A base of 0 cannot get worse where higher is better, and a figure that fell to 0 has got worse
+/// by all of it; other zeros leave the question open.
+#[must_use]
+pub fn gate_zero(base: f64, new: f64, better: Better) -> Answer {
+    match better {
+        Better::Higher if base <= 0.0 => Answer::Holds,
+        Better::Higher if new <= 0.0 => Answer::Missed,
+        Better::Lower if new <= 0.0 => Answer::Holds,
+        _ => Answer::Indeterminate,
+    }
+}
+
+/// The smallest margin that this change would pass, if its interval is bounded on that side.
+#[must_use]
+pub fn margin_needed(change: &Change, better: Better) -> Option<f64> {
+    match better {
+        Better::Lower => change.high,
+        Better::Higher => change.low.map(|l| -l),
+    }
+}
+
+/// How many parts a run's window is cut into for the interval of a rate.
+const RATE_BINS: usize = 100;
+
+/// The interval of a rate, from the rates of equal parts of the window.
+///
+/// `events` are instants inside of the window, from its start, with their weight: 1 for a request,
+/// its tokens for a token rate. The parts follow each other like the requests of a run, so that the
+/// same rules decide: parts that drift (ramp and drain among them) or are too few have no interval.
+///
+/// # Errors
+///
+/// Why there is no interval, as a clause.
+pub fn rate_interval(
+    events: &[(f64, f64)],
+    length: Seconds,
+    confidence: Confidence,
+) -> std::result::Result<Interval, String> {
+    let length = length.get();
+    // Five events a part, so that a part is not mostly empty.
+    let bins = (events.len() / 5).min(RATE_BINS);
+    if bins < 20 {
+        return Err(format!(
+            "{} ends are too few for the interval of a rate, 100 needed",
+            events.len()
+        ));
+    }
+    let width = length / bins as f64;
+    let mut sorted = events.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // The span of the requests is the window where no other is known: its end is inside.
+    if let Some(last) = sorted.last().filter(|e| length * (1.0 + 1e-9) < e.0) {
+        return Err(format!("a request ends {} s after the window", plain(last.0 - length)));
+    }
+    let mut rest = sorted.iter().peekable();
+    let mut rates = Vec::with_capacity(bins);
+    for bin in 1..=bins {
+        let end = if bin == bins { f64::INFINITY } else { bin as f64 * width };
+        let mut sum = 0.0;
+        while let Some((_, weight)) = rest.next_if(|e| e.0 < end) {
+            sum += weight;
+        }
+        rates.push(sum / width);
+    }
+    let summary = Summary::new(rates).map_err(|e| e.to_string())?;
+    summary.run().mean(confidence).map_err(|e| e.to_string())
+}
+
+/// Every figure of a report that can be compared, in the order of the report.
+#[must_use]
+pub fn comparables(
+    report: &Report,
+    timelines: &[RequestTimeline],
+    confidence: Confidence,
+) -> Vec<Comparable> {
+    let mut all = Vec::new();
+    for d in &report.latency {
+        let Some(figures) = &d.figures else { continue };
+        for figure in figures.percentiles.iter().chain([&figures.mean]) {
+            let name = figure.p.map_or_else(
+                || "mean".to_owned(),
+                |p| format!("p{}", crate::format::value(p * 100.0)),
+            );
+            all.push(Comparable {
+                key: format!("{}_{}_s", d.name, name.replace('.', "_")),
+                title: format!("{} {name}", latency_title(d.name)),
+                of: d.name,
+                better: Better::Lower,
+                kind: Kind::Time,
+                value: figure.value,
+                interval: figure.interval.as_ref().copied().map_err(ToString::to_string),
+            });
+        }
+    }
+    rates(&mut all, report, timelines, confidence);
+    all
+}
+
+/// A latency's name as people write it.
+fn latency_title(name: &str) -> &str {
+    match name {
+        "ttft" => "TTFT",
+        "tpot" => "TPOT",
+        "itl" => "ITL",
+        "inter_chunk_gap" => "chunk gap",
+        "e2e" => "E2E",
+        "queue_time" => "queue wait",
+        "send_delay" => "sent late",
+        other => other,
+    }
+}
+
+/// Rates and shares.
+fn rates(
+    all: &mut Vec<Comparable>,
+    report: &Report,
+    timelines: &[RequestTimeline],
+    confidence: Confidence,
+) {
+    let start = timelines.iter().filter_map(RequestTimeline::arrival_s).min_by(f64::total_cmp);
+    let interval = |weight: &dyn Fn(&RequestTimeline) -> Option<f64>| {
+        let (Some(window), Some(start)) = (&report.window, start) else {
+            return Err("the file has no arrival".to_owned());
+        };
+        let completed = timelines.iter().filter(|t| t.outcome() == Outcome::Completed);
+        let events: Option<Vec<(f64, f64)>> = completed
+            .map(|t| Some((t.arrival_s()? + t.e2e_latency()?.get() - start, weight(t)?)))
+            .collect();
+        let events = events.ok_or("a completed request has no end")?;
+        rate_interval(&events, window.length, confidence)
+    };
+    let mut push = |key: &str, title: &str, of, kind, value: Option<f64>, interval| {
+        if let Some(value) = value {
+            let (key, title) = (key.to_owned(), title.to_owned());
+            all.push(Comparable { key, title, of, better: Better::Higher, kind, value, interval });
+        }
+    };
+    let t = &report.throughput;
+    push(
+        "request_throughput_per_s",
+        "requests",
+        "throughput",
+        Kind::Rate,
+        t.requests.map(Quantity::number),
+        interval(&|_| Some(1.0)),
+    );
+    push(
+        "output_tokens_per_s",
+        "output tokens",
+        "throughput",
+        Kind::Rate,
+        t.output.map(Quantity::number),
+        interval(&|t| t.output_tokens().map(|n| n as f64)),
+    );
+    let Some(g) = report.goodput.as_ref().filter(|g| g.has_limits() && g.unknown == 0) else {
+        return;
+    };
+    let good = |t: &RequestTimeline| {
+        matches!(g.slo.judge(t), crate::slo::Judgement::Good).then_some(1.0).or(Some(0.0))
+    };
+    push(
+        "goodput_per_s",
+        "goodput",
+        "goodput",
+        Kind::Rate,
+        g.rate.map(Quantity::number),
+        interval(&good),
+    );
+    let attainment = g.attainment_interval.ok_or_else(|| "no attainment interval".to_owned());
+    let attainment = match &g.too_narrow {
+        Some(why) => Err(why.to_string()),
+        None => attainment,
+    };
+    push("attainment", "attainment", "goodput", Kind::Share, g.attainment, attainment);
+}
