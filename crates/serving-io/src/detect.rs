@@ -9,6 +9,10 @@
 //! |---|---|---|
 //! | `vllm` | [result of `vllm bench serve`](crate::vllm) | a JSON object with `model_id` and `num_prompts` |
 //! | `sglang` | [result of `sglang.bench_serving`](crate::sglang) | a JSON object with `total_output_tokens_retokenized`, or `server_info` and `dataset_name` |
+//! | `llmperf` | [result of llmperf](crate::llmperf) | a list of objects with `end_to_end_latency_s` and `number_output_tokens`, or an object with `results_inter_token_latency_s…` |
+//! | `mlperf` | [summary of MLPerf's loadgen](crate::mlperf) | the title `MLPerf Results Summary` |
+//! | `llm-pilot` | [measurements of LLM-Pilot](crate::llm_pilot) | a CSV header with `latency_ms_per_token`, or `first_event_ms` and `ttft_ms` |
+//! | `table` | [CSV tables of known layouts](crate::tables) | their headers, without a column map |
 //! | `goodput` | [our timelines](crate::timeline) | a JSON object with `"kind": "goodput-timelines"`, or whose keys are all fields of a timeline |
 //! | `prometheus` | [what an engine's `/metrics` answers](crate::prometheus) | a first line `# HELP`, `# TYPE` or a sample, without a column map |
 //! | `jsonl` | [any log with one JSON object a line](crate::generic) | a JSON object, with a column map or a key that has a field's name |
@@ -24,9 +28,13 @@ use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::input::{Head, Input, unreadable};
 use crate::json;
+use crate::llm_pilot::LlmPilot;
+use crate::llmperf::Llmperf;
+use crate::mlperf::Mlperf;
 use crate::prometheus::Prometheus;
 use crate::run::Run;
 use crate::sglang::Sglang;
+use crate::tables::KnownTable;
 use crate::timeline::Timelines;
 use crate::vllm::Vllm;
 
@@ -38,6 +46,14 @@ pub enum Format {
     Vllm,
     /// Result of `sglang.bench_serving`.
     Sglang,
+    /// Result of llmperf.
+    Llmperf,
+    /// Summary of MLPerf's loadgen.
+    Mlperf,
+    /// Measurements of LLM-Pilot.
+    LlmPilot,
+    /// A CSV table of a known layout.
+    KnownTable,
     /// Our own timelines, one JSON object a line.
     Timeline,
     /// What an engine's `/metrics` answers.
@@ -50,9 +66,13 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::Vllm,
         Self::Sglang,
+        Self::Llmperf,
+        Self::Mlperf,
+        Self::LlmPilot,
+        Self::KnownTable,
         Self::Timeline,
         Self::Prometheus,
         Self::GenericJsonl,
@@ -65,6 +85,10 @@ impl Format {
         match self {
             Self::Vllm => "vllm",
             Self::Sglang => "sglang",
+            Self::Llmperf => "llmperf",
+            Self::Mlperf => "mlperf",
+            Self::LlmPilot => "llm-pilot",
+            Self::KnownTable => "table",
             Self::Timeline => "goodput",
             Self::Prometheus => "prometheus",
             Self::GenericJsonl => "jsonl",
@@ -78,6 +102,10 @@ impl Format {
         match self {
             Self::Vllm => "vllm bench serve result",
             Self::Sglang => "sglang.bench_serving result",
+            Self::Llmperf => "llmperf result",
+            Self::Mlperf => "MLPerf loadgen summary",
+            Self::LlmPilot => "LLM-Pilot measurements",
+            Self::KnownTable => "table of a known layout",
             Self::Timeline => "goodput timelines",
             Self::Prometheus => "Prometheus metrics",
             Self::GenericJsonl => "JSON lines",
@@ -90,10 +118,10 @@ impl FromStr for Format {
     type Err = IoError;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| IoError::UnknownFormatName {
-            name: shown(name),
-            known: listed(Self::ALL.map(Self::name)),
-        })
+        Self::ALL
+            .into_iter()
+            .find(|f| f.name() == name)
+            .ok_or_else(|| IoError::UnknownFormatName { name: shown(name), known: formats() })
     }
 }
 
@@ -136,8 +164,18 @@ pub trait Reader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub static READERS: &[&dyn Reader] =
-    &[&Vllm, &Sglang, &Timelines, &Prometheus, &GenericJsonl, &GenericCsv];
+pub static READERS: &[&dyn Reader] = &[
+    &Vllm,
+    &Sglang,
+    &Llmperf,
+    &Mlperf,
+    &LlmPilot,
+    &KnownTable,
+    &Timelines,
+    &Prometheus,
+    &GenericJsonl,
+    &GenericCsv,
+];
 
 /// Reads a file by its path.
 ///
@@ -198,7 +236,7 @@ fn unknown(input: &Input) -> IoError {
     }
     if head.is_json_object() && head.keys.is_empty() {
         let found = "a JSON object without a key".to_owned();
-        return IoError::UnknownFormat { at, found, expected: formats() };
+        return IoError::UnknownFormat { at, found, expected: format!("one of {}", formats()) };
     }
     if let Some(tool) = other_tool(head) {
         return IoError::OtherTool { at, tool, reads: formats() };
@@ -220,7 +258,7 @@ fn unknown(input: &Input) -> IoError {
         return IoError::NothingMapped { at, columns, example: shown(&example), valid };
     }
     let found = format!("begins with `{}`", shown(head.first_line().trim()));
-    IoError::UnknownFormat { at, found, expected: formats() }
+    IoError::UnknownFormat { at, found, expected: format!("one of {}", formats()) }
 }
 
 /// The tool that writes such a file, with its article, where no reader reads it.
@@ -230,7 +268,6 @@ fn other_tool(head: &Head) -> Option<&'static str> {
     const AIPERF: &str = "an AIPerf";
     const GUIDELLM: &str = "a GuideLLM";
     const INFERENCE_PERF: &str = "an inference-perf";
-    const LLMPERF: &str = "an llmperf";
     let text = head.text.trim_start();
     let first = head.first_line();
     if first.starts_with("Metric,avg,min,max,sum,p1,") {
@@ -256,13 +293,10 @@ fn other_tool(head: &Head) -> Option<&'static str> {
     {
         return Some(INFERENCE_PERF);
     }
-    let of_llmperf = keys.iter().any(|k| k.starts_with("results_inter_token_latency_s"))
-        || (all(&["inter_token_latency_s", "request_output_throughput_token_per_s"]));
-    of_llmperf.then_some(LLMPERF)
+    None
 }
 
 /// The formats, for a message.
 fn formats() -> String {
-    let names = Format::ALL.map(|f| format!("{} (`{}`)", f.title(), f.name()));
-    names.join(", ")
+    listed(Format::ALL.map(Format::name))
 }

@@ -18,6 +18,7 @@
 //! - [`detect`]: the way in, and how a format is told
 //! - [`vllm`]: results of `vllm bench serve`
 //! - [`sglang`]: results of `sglang.bench_serving`
+//! - [`llmperf`], [`mlperf`], [`llm_pilot`]: results of these tools; [`tables`]: CSV of known layouts
 //! - [`timeline`]: our own timelines, read and written
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 //! - [`prometheus`]: an engine's `/metrics`
@@ -33,8 +34,12 @@ pub mod detect;
 mod document;
 pub mod error;
 pub mod generic;
+mod grid;
 pub mod input;
 mod json;
+pub mod llm_pilot;
+pub mod llmperf;
+pub mod mlperf;
 pub mod preset;
 pub mod prometheus;
 mod rows;
@@ -42,6 +47,7 @@ pub mod run;
 pub mod scenario;
 pub mod sglang;
 pub mod simulation;
+pub mod tables;
 pub mod timeline;
 pub mod trace;
 pub mod vllm;

@@ -9,7 +9,7 @@ use serving_io::scenario::Scenario;
 use serving_io::trace::{TraceFormat, TraceMap, TraceOptions, read_trace};
 use serving_io::{ColumnMap, Format, Options, read};
 
-const VALID: [&str; 11] = [
+const VALID: [&str; 18] = [
     include_str!("data/vllm-0.33.0/nodetail.json"),
     r#"{"model_id": "m", "num_prompts": 2, "request_rate": "inf", "duration": 2.0, "completed": 2,
        "input_lens": [10, 10], "output_lens": [3, 1], "ttfts": [0.5, 0.25], "itls": [[0.25, 0.1], []],
@@ -26,6 +26,14 @@ const VALID: [&str; 11] = [
        "mean_ttft_ms": NaN, "cache_report": {"x": 1}, "input_lens": [1, 1], "output_lens": [3, 6],
        "ttfts": [0.5, 0.25], "itls": [[0.25, 0.1], []], "errors": ["", ""], "cached_tokens": [0, null]}"#,
     "# TYPE vllm:x histogram\nvllm:request_queue_time_seconds_bucket{le=\"0.3\",model_name=\"m\"} 2\nvllm:request_queue_time_seconds_bucket{le=\"+Inf\",model_name=\"m\"} 3.0 5 # {t=\"a\\\"\"} 1 2\nvllm:request_queue_time_seconds_sum{model_name=\"m\"} 1\nvllm:request_queue_time_seconds_count{model_name=\"m\"} 3\nvllm:num_requests_running NaN\n# EOF\n",
+    r#"[{"error_code": null, "error_msg": "", "ttft_s": 0.25, "end_to_end_latency_s": 0.5, "inter_token_latency_s": 0.1,
+       "number_output_tokens": 1, "number_input_tokens": 9}, {"error_code": 500, "end_to_end_latency_s": null}]"#,
+    r#"{"model": "m", "num_concurrent_requests": 4, "results_inter_token_latency_s_mean": 0.5, "results_x_min": "275"}"#,
+    include_str!("data/mlperf/mlperf_log_summary.txt"),
+    "num_users,errors,status,start_timestamp,n_input_tokens,n_output_tokens,latency_ms_per_token\n1,[],200,17,39,3,\"[10, 200, 50, 50]\"\n1,['x'],408,18,,,[10]\n",
+    "num_users,start_ms,input_tokens,output_tokens,first_event_ms,ttft_ms,e2e_ms\n1,17,39,3,10,210,310.0\n2,17,31,1,15,90,91.0\n",
+    "workload,qps,prompt_tokens,generation_tokens,ttft,generation_time,launch_time,finish_time\nchat,0.5,689.0,5.0,0.25,1.0,17.5,18.75\n",
+    "input_len,output_len,ttft_s,sum_itl_s,n_itl,error\n13,5,0.5,1.0,4,False\n9,0,0.0,0.0,0,False\n",
 ];
 
 const TRACES: [&str; 4] = [

@@ -257,11 +257,6 @@ fn results_of_other_tools_are_named() {
         tool("[{\"start_time\": 1, \"end_time\": 2, \"request\": \"\", \"info\": {}}]"),
         "an inference-perf"
     );
-    assert_eq!(tool("{\"name\": \"\", \"results_inter_token_latency_s_mean\": 1}"), "an llmperf");
-    assert_eq!(
-        tool("[\n {\"inter_token_latency_s\": 1, \"request_output_throughput_token_per_s\": 2}]"),
-        "an llmperf"
-    );
 }
 
 #[test]
