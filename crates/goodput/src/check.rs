@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use metrics_core::compare::{
-    Better, Change, Comparable, change, change_of_runs, gate_zero, margin_needed, no_regress,
+    Better, Change, Comparable, change_of_runs, gate_zero, margin_needed, no_regress,
 };
 use metrics_core::format;
 use metrics_core::grammar;
@@ -15,7 +15,7 @@ use metrics_core::slo::{Slo, SloSet};
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 use serde_json::{Value, json};
 
-use crate::gate::{Basis, Loaded, Reading, change_shown, interval_shown, shown};
+use crate::gate::{Basis, Loaded, Reading, change_shown, changed, interval_shown, shown};
 use crate::output::{Format, csv_text, json_text, markdown_table};
 use crate::report::{Objectives, time};
 
@@ -43,13 +43,16 @@ Exit codes:
   3  nothing is missed, but something is indeterminate";
 
 /// Figures that a margin without a name is for.
-const USUAL: [&str; 8] = [
+const USUAL: [&str; 11] = [
     "ttft_p50_s",
     "ttft_p95_s",
+    "ttft_mean_s",
     "tpot_p50_s",
     "tpot_p95_s",
+    "tpot_mean_s",
     "e2e_p50_s",
     "e2e_p95_s",
+    "e2e_mean_s",
     "request_throughput_per_s",
     "output_tokens_per_s",
 ];
@@ -304,7 +307,7 @@ fn regressions(
         if repeated {
             all.push(of_runs(&key, limit, news, bases, confidence));
         } else if let Some(base) = bases.first() {
-            all.extend(news.iter().map(|new| of_intervals(&key, limit, new, base)));
+            all.extend(news.iter().map(|new| of_intervals(&key, limit, new, base, confidence)));
         }
     }
     Ok(())
@@ -323,16 +326,20 @@ fn named(name: &str, news: &[Loaded], bases: &[Loaded]) -> Result<String> {
     found.map(|f| f.key.clone()).ok_or_else(|| anyhow!("--no-regress {name}: no run"))
 }
 
-fn of_intervals(key: &str, margin: f64, new: &Loaded, base: &Loaded) -> Assertion {
+fn of_intervals(
+    key: &str,
+    margin: f64,
+    new: &Loaded,
+    base: &Loaded,
+    confidence: Confidence,
+) -> Assertion {
     let subject = new.name.clone();
     let (Some(n), Some(b)) = (new.figure(key), base.figure(key)) else {
         return missing(subject, key);
     };
-    let changed = change(b.value, b.interval.as_ref().ok(), n.value, n.interval.as_ref().ok());
-    let why = [("this run", n), ("the base", b)]
-        .iter()
-        .find_map(|(side, f)| f.interval.as_ref().err().map(|e| format!("{side}: {e}")));
-    regression(subject, n, margin, b.value, n.value, changed.ok(), why)
+    let (change, why) =
+        changed(key, base, new, confidence, ["the base", "this run"]).unwrap_or_default();
+    regression(subject, n, margin, b.value, n.value, change, why)
 }
 
 fn of_runs(

@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use metrics_core::compare::{Better, Change, Comparable, change};
+use metrics_core::compare::{Better, Change, Comparable, same_requests};
 use metrics_core::format;
 use metrics_core::interval::Confidence;
 use metrics_core::report::Report;
 use serde_json::{Value, json};
 use serving_io::run::{RequestRate, Run};
 
-use crate::gate::{Basis, Loaded, Reading, change_shown, interval_shown, shown};
+use crate::gate::{Basis, Loaded, Reading, change_shown, changed, interval_shown, shown};
 use crate::output::{Format, csv_text, json_text, markdown_table, one_line, plain_table};
 use crate::report::Objectives;
 
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
             runs.len()
         );
     };
-    let rows = compare(base, new)?;
+    let rows = compare(base, new, confidence)?;
     let differs = settings(base, new);
     match format {
         Format::Text => text(base, new, &differs, &rows, confidence),
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     }
 }
 
-fn compare<'a>(base: &'a Loaded, new: &'a Loaded) -> Result<Vec<Row<'a>>> {
+fn compare<'a>(base: &'a Loaded, new: &'a Loaded, confidence: Confidence) -> Result<Vec<Row<'a>>> {
     for run in [base, new] {
         if run.report.is_none() {
             bail!("{}: no detail per request, so that no change has an interval", run.name);
@@ -96,11 +96,8 @@ fn compare<'a>(base: &'a Loaded, new: &'a Loaded) -> Result<Vec<Row<'a>>> {
         .iter()
         .filter_map(|b| Some((b, new.figure(&b.key)?)))
         .map(|(b, n)| {
-            let intervals = (b.interval.as_ref().ok(), n.interval.as_ref().ok());
-            let change = change(b.value, intervals.0, n.value, intervals.1).ok();
-            let why = [("A", b), ("B", n)]
-                .iter()
-                .find_map(|(side, f)| f.interval.as_ref().err().map(|e| format!("{side}: {e}")));
+            let (change, why) =
+                changed(&b.key, base, new, confidence, ["A", "B"]).unwrap_or_default();
             Row {
                 figure: b,
                 base: b.value,
@@ -219,6 +216,9 @@ fn text(
     }
     for (of, why) in reasons {
         writeln!(text, "no interval of {of}: {why}")?;
+    }
+    if same_requests(&base.run.timelines, &new.run.timelines) {
+        writeln!(text, "the same requests in both: means are compared request by request")?;
     }
     writeln!(
         text,

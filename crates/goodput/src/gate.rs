@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use metrics_core::compare::{Comparable, Kind, comparables};
+use metrics_core::compare::{
+    Change, Comparable, Kind, change, comparables, paired_mean, same_requests,
+};
 use metrics_core::format;
 use metrics_core::interval::Confidence;
 use metrics_core::report::{Input, Report, Window};
-use metrics_core::slo::SloSet;
+use metrics_core::slo::{Latency, SloSet};
 use metrics_core::summary::PercentileMethod;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options};
@@ -135,4 +137,32 @@ pub fn change_shown(x: f64) -> String {
 pub fn interval_shown(low: Option<f64>, high: Option<f64>) -> String {
     let bound = |x: Option<f64>| x.map_or("..".to_owned(), change_shown);
     format!("{} to {}", bound(low), bound(high))
+}
+
+/// The change of a figure between two runs: from the pairs where the runs served the same requests
+/// and the figure is a mean, else from both intervals. The second value says where an interval is
+/// lacking.
+pub fn changed(
+    key: &str,
+    base: &Loaded,
+    new: &Loaded,
+    confidence: Confidence,
+    sides: [&str; 2],
+) -> Option<(Option<Change>, Option<String>)> {
+    let (b, n) = (base.figure(key)?, new.figure(key)?);
+    let latency = key.strip_suffix("_mean_s").and_then(Latency::named);
+    if let Some(latency) = latency
+        && same_requests(&base.run.timelines, &new.run.timelines)
+        && let Some(paired) =
+            paired_mean(latency, &base.run.timelines, &new.run.timelines, confidence)
+    {
+        let why = paired.none_because.clone().map(|why| format!("the pairs: {why}"));
+        return Some((Some(paired), why));
+    }
+    let change = change(b.value, b.interval.as_ref().ok(), n.value, n.interval.as_ref().ok());
+    let why = sides
+        .iter()
+        .zip([b, n])
+        .find_map(|(side, f)| f.interval.as_ref().err().map(|e| format!("{side}: {e}")));
+    Some((change.ok(), why))
 }

@@ -1,11 +1,14 @@
 //! Is B better than A: the change of a figure between two runs, and how sure it is.
 //!
-//! A change is a ratio, so that one margin (`--no-regress 5%`) serves every figure. Two ways lead
-//! to its interval, and both work on logarithms, where a ratio is a difference:
+//! A change is a ratio, so that one margin (`--no-regress 5%`) serves every figure. Three ways lead
+//! to its interval:
 //!
 //! - **One run on each side**: from the two intervals, which know the correlation inside their
 //!   runs ([`change`]). They cannot know what differs from run to run (a warm cache, a neighbour
 //!   on the machine), so that the interval of the change is too narrow by that.
+//! - **The same requests in both runs** (one trace or one seed on two settings): the mean of a
+//!   latency from the pairs ([`change_paired`]), in which what the requests themselves differ in
+//!   cancels.
 //! - **Several runs on each side**: Welch's t over one figure a run ([`change_of_runs`]), which
 //!   knows all of it.
 //!
@@ -19,9 +22,44 @@ use crate::error::{Error, Result, above};
 use crate::format::plain;
 use crate::interval::{Confidence, Interval};
 use crate::report::{Answer, Report};
+use crate::slo::Latency;
 use crate::summary::Summary;
 use crate::timeline::{Outcome, RequestTimeline};
 use crate::units::{Quantity, Seconds};
+
+/// Whether two runs served the same requests: the same ids with the same token counts, all of them
+/// completed in both.
+#[must_use]
+pub fn same_requests(base: &[RequestTimeline], new: &[RequestTimeline]) -> bool {
+    base.len() == new.len()
+        && base.iter().zip(new).all(|(b, n)| {
+            let key = |t: &RequestTimeline| (t.input_tokens(), t.output_tokens());
+            let known = b.output_tokens().is_some();
+            let completed = |t: &RequestTimeline| t.outcome() == Outcome::Completed;
+            b.id() == n.id() && key(b) == key(n) && known && completed(b) && completed(n)
+        })
+}
+
+/// The change of the mean of a latency between two runs of the [same requests](same_requests);
+/// `None` unless both have it for every request.
+///
+/// One-token answers have no TPOT and are left out.
+#[must_use]
+pub fn paired_mean(
+    latency: Latency,
+    base: &[RequestTimeline],
+    new: &[RequestTimeline],
+    confidence: Confidence,
+) -> Option<Change> {
+    let has = |t: &RequestTimeline| latency != Latency::Tpot || t.output_tokens() != Some(1);
+    let pairs: Option<Vec<(f64, f64)>> = base
+        .iter()
+        .zip(new)
+        .filter(|(b, _)| has(b))
+        .map(|(b, n)| Some((latency.of(b)?, latency.of(n)?)))
+        .collect();
+    change_paired(&pairs?, confidence).ok()
+}
 
 /// Which direction of a figure is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +180,58 @@ pub fn change(
         relative: new / base - 1.0,
         low: low.map(f64::exp_m1),
         high: high.map(f64::exp_m1),
+        none_because,
+    })
+}
+
+/// The change of a mean between two runs of the same requests, from the pairs.
+///
+/// ```text
+/// r = mean(new) / mean(base)
+/// relative = r − 1,  interval r ± half(new − r · base) / mean(base) − 1
+/// ```
+///
+/// `half` is half the width of the interval of a mean of one run, which knows its correlation. The
+/// residuals `new − r · base` have mean 0, and what long and short requests differ in is not in them.
+///
+/// Source: the ratio estimator, Cochran, *Sampling Techniques*, 3rd edition (1977), 6.3.
+///
+/// # Errors
+///
+/// [`Error::Empty`] without pairs; [`Error::NotAbove`] unless both means are above zero.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::compare::change_paired;
+/// use metrics_core::interval::Confidence;
+///
+/// // Requests of very different lengths, each a tenth slower, a little more or less.
+/// let pairs: Vec<(f64, f64)> = (1..=200)
+///     .map(|i| (f64::from(i * i % 197 + 1), 0.1 * (f64::from(i * i) * 0.618).fract()))
+///     .map(|(base, noise)| (base, 1.1 * base + noise))
+///     .collect();
+/// let c = change_paired(&pairs, Confidence::P95)?;
+/// assert!(0.09 < c.low.unwrap() && c.high.unwrap() < 0.11);
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+pub fn change_paired(pairs: &[(f64, f64)], confidence: Confidence) -> Result<Change> {
+    let mean =
+        |of: fn(&(f64, f64)) -> f64| Ok(Summary::new(pairs.iter().map(of).collect())?.mean());
+    let base_mean = above("the base's mean", mean(|p| p.0)?, 0.0)?;
+    let new_mean = above("the new mean", mean(|p| p.1)?, 0.0)?;
+    let r = new_mean / base_mean;
+    let residuals = Summary::new(pairs.iter().map(|(b, n)| n - r * b).collect())?;
+    let (half, none_because) = match residuals.run().mean(confidence) {
+        Ok(i) => (i.width().map(|w| w / 2.0 / base_mean), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    Ok(Change {
+        base: base_mean,
+        new: new_mean,
+        relative: r - 1.0,
+        low: half.map(|h| r - h - 1.0),
+        high: half.map(|h| r + h - 1.0),
         none_because,
     })
 }
