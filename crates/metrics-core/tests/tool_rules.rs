@@ -151,16 +151,16 @@ fn buckets_of_a_second_count_requests_that_never_met() {
     assert_eq!(peak.difference().unwrap().topic, Topic::InFlight);
 }
 
-/// With a failed request at infinity, the median of 1, 2, 3 and infinity is 2.5, and the third
-/// quartile lies beyond the last finite value.
+/// With two failed requests at infinity, the median of five is the third, 3 s, and the third quartile
+/// is the fourth, which is infinite.
 #[test]
 fn aiperf_puts_failed_requests_at_infinity() {
     let mut requests: Vec<RequestTimeline> = (1..4)
         .map(|i| streamed(&i.to_string(), 0.0, &[(f64::from(i), 1), (f64::from(i) + 1.0, 1)]))
         .collect();
-    requests.push(failed("d", 0.0));
+    requests.extend([failed("d", 0.0), failed("e", 0.0)]);
     let figures = under(Tool::Aiperf, &requests, &[]);
-    near(value(&figures, "adj_time_to_first_token_p50_ms"), 2500.0);
+    near(value(&figures, "adj_time_to_first_token_p50_ms"), 3000.0);
     let p75 = figures.iter().find(|f| f.key == "adj_time_to_first_token_p75_ms").unwrap();
     assert!(p75.value.as_ref().unwrap_err().contains("infinitely slow"), "{p75:?}");
 }

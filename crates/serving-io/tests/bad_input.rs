@@ -94,9 +94,9 @@ fn listless(message: &str) -> String {
 
 #[test]
 fn content_of_no_known_format() {
-    assert_snapshot!(listless(&say("hello world\n")), @"f: begins with `hello world`; expected FORMATS");
-    assert_snapshot!(listless(&say("[{\"ttft_ms\": 1}]")), @r#"f: begins with `[{"ttft_ms": 1}]`; expected FORMATS"#);
-    assert_snapshot!(listless(&say("{}")), @"f: a JSON object without a key; expected FORMATS");
+    assert_snapshot!(listless(&say("hello world\n")), @"f: begins with `hello world`; expected one of NAMES");
+    assert_snapshot!(listless(&say("[{\"ttft_ms\": 1}]")), @r#"f: begins with `[{"ttft_ms": 1}]`; expected one of NAMES"#);
+    assert_snapshot!(listless(&say("{}")), @"f: a JSON object without a key; expected one of NAMES");
     assert_snapshot!(say("{\"latency\": 1, \"n\": 2}"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     assert_snapshot!(say("latency,n\n1,2\n"), @"f: no column has a field's name; the file has `latency`, `n`; map them, as in `--map ttft_ms=latency`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e");
     assert_snapshot!(listless(&"xml".parse::<Format>().unwrap_err().to_string()), @"`xml` is no input format; expected one of NAMES");

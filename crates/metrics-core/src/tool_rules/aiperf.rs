@@ -242,7 +242,8 @@ fn adjusted(s: &mut Sheet<'_>, key: &str, label: &str, values: Value<Vec<f64>>) 
     }
 }
 
-/// The percentile by linear interpolation of ascending values with `more` infinite ones behind.
+/// The sample nearest to the percentile's position among ascending values with `more` infinite ones
+/// behind; half way between two it is the one at the even place, as numpy rounds.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -250,11 +251,5 @@ fn adjusted(s: &mut Sheet<'_>, key: &str, label: &str, values: Value<Vec<f64>>) 
 )]
 fn below_infinity(sorted: &[f64], more: usize, p: f64) -> Option<f64> {
     let h = (sorted.len() + more).checked_sub(1)? as f64 * p;
-    let below = h.floor();
-    let a = *sorted.get(below as usize)?;
-    if h == below {
-        return Some(a);
-    }
-    let b = *sorted.get(below as usize + 1)?;
-    Some(a + (b - a) * (h - below))
+    sorted.get(h.round_ties_even() as usize).copied()
 }

@@ -115,19 +115,22 @@ fn window(s: &Sheet<'_>) -> Value<(f64, f64)> {
 
 /// When the request's stream ended, or it failed.
 fn ended(r: &Seen<'_>) -> Option<f64> {
-    Some(r.start()? + r.stream_end()?)
+    let whole = r.stream_end().and_then(|after| Some(r.start()? + after));
+    whole.or_else(|| r.column(&["request_end_s"])).or_else(|| r.column(&["resolve_end_s"]))
 }
 
 /// Output tokens and their instants: one at the first token, the others evenly up to the last, in
 /// as many steps as the stream had.
 fn outputs(r: &Seen<'_>) -> Option<Vec<(f64, f64)>> {
-    let Some(n) = r.output().or_else(|| r.column(&["tokens_before_failure"])) else {
-        // A failed request that sent nothing has no tokens.
+    // What had come of a failed request is in the columns of the tool's own file alone.
+    let Some(n) = r.output().or_else(|| r.column(&["output_tokens"])) else {
         return (r.t.outcome() != Outcome::Completed).then(Vec::new);
     };
     let start = r.start()?;
-    let last = start + r.column(&["last_token_after_s"]).or_else(|| r.e2e())?;
-    let steps = r.column(&["chunks"]).or_else(|| Some(r.gaps()?.len() as f64 + 1.0)).unwrap_or(n);
+    let last = r.e2e().map(|after| start + after);
+    let last = last.or_else(|| r.column(&["last_token_iteration_s"]))?;
+    let chunks = r.column(&["token_iterations"]);
+    let steps = chunks.or_else(|| Some(r.gaps()?.len() as f64 + 1.0)).unwrap_or(n);
     if steps <= 1.0 || n <= 1.0 {
         return Some(vec![(last, n)]);
     }

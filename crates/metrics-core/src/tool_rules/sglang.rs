@@ -9,9 +9,11 @@ pub(super) fn figures(s: &mut Sheet<'_>) {
     let n = s.completed_n();
     let [our_requests, our_output, our_total] = s.our_rates();
     let wall = s.wall();
-    let (output, input) = s.tokens();
+    let (counted, input) = s.tokens();
+    // Where the reader counted chunks instead, the tool's own figures rest on what it wrote.
+    let output = every(&completed, "output tokens", output_tokens).map(|v| v.iter().sum::<f64>());
     let per_second = |x: &Value| Ok(x.clone()? / wall.clone()?);
-    let (our_tokens, our_input) = (output.clone().ok(), input.clone().ok());
+    let (our_tokens, our_input) = (counted.ok(), input.clone().ok());
     let input_rate = our_input.zip(s.our_window()).map(|(n, w)| n / w);
     s.push(("completed", "Successful requests"), Ok(n), Some(n), Topic::Failures);
     s.push(("duration", "Benchmark duration (s)"), wall.clone(), s.our_window(), Topic::TimeBase);
@@ -101,10 +103,15 @@ fn latency(r: &Seen<'_>) -> Option<f64> {
     r.stream_end()
 }
 
+/// Output tokens as the tool wrote them.
+fn output_tokens(r: &Seen<'_>) -> Option<f64> {
+    r.column(&["output_tokens_as_written"]).or_else(|| r.output())
+}
+
 /// TPOT over that latency.
 fn tpot(r: &Seen<'_>) -> Value<Option<f64>> {
     let lacks = |what: &str| format!("the file lacks the {what} per request");
-    let n = r.output().ok_or_else(|| lacks("output tokens"))?;
+    let n = output_tokens(r).ok_or_else(|| lacks("output tokens"))?;
     if n <= 1.0 {
         return Ok(None);
     }
