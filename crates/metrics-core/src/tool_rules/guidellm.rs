@@ -124,7 +124,9 @@ fn ended(r: &Seen<'_>) -> Option<f64> {
 fn outputs(r: &Seen<'_>) -> Option<Vec<(f64, f64)>> {
     // What had come of a failed request is in the columns of the tool's own file alone.
     let Some(n) = r.output().or_else(|| r.column(&["output_tokens"])) else {
-        return (r.t.outcome() != Outcome::Completed).then(Vec::new);
+        // No token at its end is an event of its own, which divides the time between others.
+        let none = ended(r).map(|at| (at, 0.0)).into_iter().collect();
+        return (r.t.outcome() != Outcome::Completed).then_some(none);
     };
     let start = r.start()?;
     let last = r.e2e().map(|after| start + after);

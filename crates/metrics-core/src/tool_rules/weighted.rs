@@ -24,9 +24,13 @@ impl Weighted {
         let mut points: Vec<(f64, f64)> = Vec::with_capacity(values.len());
         for (value, weight) in values {
             match points.last_mut() {
-                Some(last) if last.0 == value => last.1 += weight / total,
-                _ => points.push((value, weight / total)),
+                Some(last) if last.0 == value => last.1 += weight,
+                _ => points.push((value, weight)),
             }
+        }
+        // Divided once a value, so that equal values have the share 1 and no spread.
+        for point in &mut points {
+            point.1 /= total;
         }
         (!points.is_empty()).then_some(Self { points })
     }
