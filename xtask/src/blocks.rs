@@ -7,6 +7,7 @@ use metrics_core::alerts::THRESHOLDS;
 use metrics_core::diagnosis::{ROWS, Tolerance};
 use metrics_core::format::fixed;
 use metrics_core::metric::{Formula, Language, Layer, Metric, Source, Text, text};
+use metrics_core::tool_rules::{FAULTS, Tool, Topic, rule};
 use metrics_core::validity::CHECKS;
 
 use queueing::{Mm1, Mmc, Queue, WaitDistribution};
@@ -34,6 +35,8 @@ pub const BLOCKS: &[Block] = &[
     ("queue-models", queue_models),
     ("approximation-errors", approximation_errors),
     ("exported", |l| Ok(exported(l))),
+    ("tool-rules", |l| Ok(tool_rules(l))),
+    ("tool-faults", |l| Ok(tool_faults(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
     ("sample-report", |_| sample_report()),
     ("sample-sim", |_| printed(&["sim"])),
@@ -398,6 +401,42 @@ fn exported(language: Language) -> String {
                 ]);
             }
         }
+    }
+    table.done()
+}
+
+/// How each tool defines its figures, by topic, so that neighbours can be compared.
+fn tool_rules(language: Language) -> String {
+    let head =
+        [text("Of", "关于"), text("Tool", "工具"), text("Rule", "规则"), text("Source", "出处")];
+    let mut table = Table::new(language, &head);
+    for topic in Topic::ALL {
+        for tool in Tool::ALL {
+            let Some(rule) = rule(tool, topic) else { continue };
+            let says = rule.says.in_language(language);
+            table.row([
+                topic.title().in_language(language).to_owned(),
+                format!("{} {}", tool.title(), tool.version()),
+                if rule.differs { format!("**{says}**") } else { says.to_owned() },
+                format!("`{}`", rule.source),
+            ]);
+        }
+    }
+    table.done()
+}
+
+/// What is publicly known to be wrong with a tool's own figure.
+fn tool_faults(language: Language) -> String {
+    let head =
+        [text("Tool", "工具"), text("Fault", "缺陷"), text("Name", "名称"), text("Source", "出处")];
+    let mut table = Table::new(language, &head);
+    for fault in FAULTS {
+        table.row([
+            fault.tool.title().to_owned(),
+            fault.says.in_language(language).to_owned(),
+            format!("`{}`", fault.id),
+            fault.source.to_owned(),
+        ]);
     }
     table.done()
 }

@@ -1,6 +1,8 @@
 //! `goodput report`: the figures of benchmark results and request logs, rendered.
 
+pub mod as_tool;
 pub mod csv;
+pub mod groups;
 pub mod json;
 pub mod text;
 mod verdict;
@@ -17,6 +19,7 @@ use metrics_core::report::{Report, Settings, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
+use metrics_core::tool_rules::Tool;
 use serving_io::evidence::facts;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
@@ -36,6 +39,8 @@ Examples:
   goodput report result.json --slo 'p99(ttft)<1s' --slo 'tpot<50ms @ 99%'
   goodput report a.json b.json --format md -o report.md
   goodput report result.json --warn-fatal || echo 'not usable for all'
+  goodput report result.json --as sglang --goodput ttft:150
+  goodput report result.json --by input_tokens:3 --slo 'ttft<150ms'
   goodput report log.csv --map ttft_ms=first_ms,e2e_ms=total_ms,output_tokens=n
   zcat log.jsonl.gz | goodput report - --format json";
 
@@ -57,6 +62,18 @@ pub struct Arguments {
     /// Exit with 3 for a warning too, not for an error alone.
     #[arg(long)]
     warn_fatal: bool,
+    /// Figures under that tool's rules, beside ours, with the difference in words.
+    #[arg(long = "as", value_name = "TOOL", value_parser = tool, conflicts_with = "by")]
+    as_tool: Option<Tool>,
+    /// A report for each value of a column: outcome, input_tokens, output_tokens, or one of the file;
+    /// numbers are binned, as in input_tokens:4 (bins of like size) or input_tokens:100,1000 (edges).
+    #[arg(long, value_name = "COLUMN[:BINS]", value_parser = groups::By::parse)]
+    by: Option<groups::By>,
+}
+
+/// The tool of that name, for the parser of the arguments.
+fn tool(name: &str) -> std::result::Result<Tool, String> {
+    name.parse().map_err(|_| format!("the tools are {}", Tool::ALL.map(Tool::name).join(", ")))
 }
 
 impl Arguments {
@@ -158,6 +175,10 @@ pub struct Reported<'a> {
     /// The objectives asked for, also where they could not be computed.
     slo: &'a SloSet,
     confidence: Confidence,
+    /// The run under the rules of the tool that `--as` names.
+    as_tool: Option<as_tool::Sheet>,
+    /// The groups that `--by` asks for.
+    groups: Option<groups::Groups>,
 }
 
 impl Reported<'_> {
@@ -196,23 +217,50 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         for (i, run) in file.runs.iter().enumerate() {
             let table = RequestTable::of(&run.timelines);
             let believed = Believed::new(facts(run, &table, &slo));
+            let (mut as_tool, mut groups) = (None, None);
             let report = if run.has_requests() {
                 let window = run.duration.map(|d| Window {
                     length: d.value,
                     basis: format!("in the file as {}", d.from),
                 });
                 let truncated = run.truncated;
-                let settings = Settings { window, truncated, slo: &slo, method, confidence };
-                let report = Report::of_table(&table, &settings);
-                Some(report.with_context(|| format!("{}, run {}", file.name, i + 1))?)
+                let place = || format!("{}, run {}", file.name, i + 1);
+                let settings =
+                    Settings { window: window.clone(), truncated, slo: &slo, method, confidence };
+                let report = Report::of_table(&table, &settings).with_context(place)?;
+                let timelines = &run.timelines;
+                let input = Input { timelines, window, truncated, slo: &slo, method, confidence };
+                as_tool = arguments.as_tool.map(|tool| as_tool::sheet(tool, run, &input, &report));
+                let by = arguments.by.as_ref();
+                groups = by
+                    .map(|by| groups::groups(by, run, &input, &report))
+                    .transpose()
+                    .with_context(place)?;
+                Some(report)
             } else {
                 None
             };
             let (number, slo) = (i + 1, &slo);
-            reported.push(Reported { file, number, run, report, believed, slo, confidence });
+            reported.push(Reported {
+                file,
+                number,
+                run,
+                report,
+                believed,
+                slo,
+                confidence,
+                as_tool,
+                groups,
+            });
         }
     }
     let text = match format {
+        Format::Text if arguments.as_tool.is_some() => as_tool::render_text(&reported)?,
+        Format::Csv if arguments.as_tool.is_some() => as_tool::render_csv(&reported)?,
+        Format::Md if arguments.as_tool.is_some() => as_tool::render_markdown(&reported),
+        Format::Text if arguments.by.is_some() => groups::render_text(&reported)?,
+        Format::Csv if arguments.by.is_some() => groups::render_csv(&reported)?,
+        Format::Md if arguments.by.is_some() => groups::render_markdown(&reported),
         Format::Text => text::render(&reported)?,
         Format::Json => json::render(&reported)?,
         Format::Csv => csv::render_csv(&reported)?,

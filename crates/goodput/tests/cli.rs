@@ -747,6 +747,8 @@ fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     goodput: options of vllm-v1 without it: add --policy vllm-v1
     exit 2
     "#);
+}
+
 /// The figures that sglang#9585 states, in the shape of its client's file, without any request.
 #[test]
 fn the_summary_of_sglang_9585_is_usable_for_throughput_and_not_for_ttft() {
