@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use metrics_core::grammar;
 use metrics_core::interval::Confidence;
-use metrics_core::report::{Report, Settings, Window};
+use metrics_core::report::{Input, Report, Settings, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
