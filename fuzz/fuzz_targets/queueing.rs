@@ -207,7 +207,7 @@ fn general(x: f64, y: f64, z: f64, t: f64, c: u64, n: u64) {
         }
     }
     for law in [
-        PhaseType::erlang(y, few),
+        PhaseType::erlang(y, few % 8),
         PhaseType::hyperexponential(&[(z, y), (1.0 - z, t)]),
         PhaseType::new(&[1.0, 0.0], &[&[0.0, y], &[z, 0.0]], &[t, y]),
     ]
