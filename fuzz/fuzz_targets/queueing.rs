@@ -150,7 +150,12 @@ fn markovian(x: f64, y: f64, z: f64, t: f64, c: u64, n: u64) {
     spread!(Mmc::new(x, y, c), n, t, z);
     spread!(Mmc::new(x, y, few), n, t, z);
     spread!(MmcK::new(x, y, few, few.saturating_add(some)), n, t, z);
-    spread!(MmcK::new(x, y, c, n), n, t, z);
+    // Distributions cost the root of the jobs that are served within t: not 10^9 places here.
+    spread!(MmcK::new(x, y, c % 10_000, n % 100_000), n, t, z);
+    if let Some(q) = held(MmcK::new(x, y, c, n)) {
+        means("M/M/c/K", &q, n);
+        sound("M/M/c/K", &[q.wq_given_wait(), q.var_wq(), q.var_w(), q.var_n(), q.var_nq()]);
+    }
     spread!(MmcN::new(x, y, few, some), some, t, z);
     spread!(ErlangA::new(x, y, few, z), some, t, z);
     spread!(ErlangA::new(x, y, c, t), some, z, z);

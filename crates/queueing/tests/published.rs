@@ -8,7 +8,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
     reason = "a test's helpers fail as its tests do, and its counts are small"
 )]
 
