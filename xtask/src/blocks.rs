@@ -247,16 +247,47 @@ fn queue_models(language: Language) -> Result<String> {
     head.extend(groups.iter().map(|(name, _)| *name));
     head.extend([text("pₙ", "pₙ"), text("wait law", "等待分布"), text("response law", "响应分布")]);
     let mut table = Table::new(language, &head);
-    let mark = |has: bool| if has { "•".to_owned() } else { String::new() };
+    // Cells without a figure, by their place after the command: what no formula is known for, or
+    // moments do not settle, and what has no meaning where nobody waits, or nobody is lost.
+    let unknown: &[(&str, &[usize])] = &[
+        ("mg1", &[9, 10, 11]),
+        ("ps", &[8, 11]),
+        ("batch", &[10, 11]),
+        ("batch --cap", &[10, 11]),
+    ];
+    let idle: &[(&str, &[usize])] = &[("mminf", &[0, 5]), ("ps", &[5, 10])];
+    let listed = |list: &[(&str, &[usize])], command: &str, column: usize| {
+        list.iter().any(|(name, columns)| *name == command && columns.contains(&column))
+    };
     for sample in queueing::profile::SAMPLES {
         let profile = (sample.make)()?;
-        let lost =
-            |q: Q| profile.get(q).is_some() || q == Q::PBlock && profile.get(Q::PAbandon).is_some();
+        // Where nobody waits the wait has no variance.
+        let given = |q: Q| match q {
+            Q::PBlock => profile.get(q).or_else(|| profile.get(Q::PAbandon)).is_some(),
+            Q::VarWq => profile.get(q).is_some() || sample.command == "mminf",
+            _ => profile.get(q).is_some(),
+        };
+        let mut has: Vec<bool> =
+            groups.iter().map(|(_, all)| all.iter().all(|&q| given(q))).collect();
+        has.extend([
+            profile.pn(1).is_some(),
+            profile.wait().is_some(),
+            profile.response().is_some(),
+        ]);
         let mut cells = vec![sample.name.to_owned(), format!("`goodput queue {}`", sample.command)];
-        cells.extend(groups.iter().map(|(_, all)| mark(all.iter().all(|&q| lost(q)))));
-        cells.push(mark(profile.pn(1).is_some()));
-        cells.push(mark(profile.wait().is_some()));
-        cells.push(mark(profile.response().is_some()));
+        for (column, has) in has.into_iter().enumerate() {
+            let nobody_lost = groups.get(column).is_some_and(|(_, all)| *all == [Q::PBlock]);
+            let mark = if has {
+                "•"
+            } else if nobody_lost || listed(idle, sample.command, column) {
+                ""
+            } else if listed(unknown, sample.command, column) {
+                "?"
+            } else {
+                "–"
+            };
+            cells.push(mark.to_owned());
+        }
         table.row(cells);
     }
     Ok(table.done())

@@ -83,6 +83,7 @@ const FAMILIES: &[&[&Metric]] = &[
     crate::mg1::METRICS,
     crate::md1::METRICS,
     crate::mg1_ps::METRICS,
+    crate::laws::METRICS,
     crate::batch::METRICS,
     crate::approx::METRICS,
     crate::closed::METRICS,

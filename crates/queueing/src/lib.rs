@@ -37,6 +37,7 @@ mod exact;
 pub mod finite_source;
 pub mod gim1;
 mod inverse;
+pub mod laws;
 pub mod little;
 pub mod lps;
 pub mod lps_batch;

@@ -91,8 +91,9 @@ impl Tail {
     pub(crate) fn late(&self, t: f64) -> (f64, f64) {
         let jumps = (self.clock * t).min(1e300);
         let last = (self.left.len() - 1) as f64;
-        if 1e7 < jumps && self.factor < 0.5 {
-            return (0.0, 1.0); // below e^(−10^6)
+        // Fewer than half the jumps are as rare as e^(−0.15 jumps), and so many leave less than that.
+        if 4.0 * last + 1e4 < jumps && self.factor < 0.5 {
+            return (0.0, 1.0); // below e^(−1500)
         }
         let tilted = jumps * self.factor;
         if last + 12.0 * tilted.sqrt() + 60.0 < tilted {

@@ -28,6 +28,11 @@ fn functions_equal_their_formulas() {
 }
 
 #[test]
+fn laws_are_what_their_examples_and_tests_say() {
+    none(&catalog_check::wrong_laws(metrics(), env!("CARGO_MANIFEST_DIR")));
+}
+
+#[test]
 fn no_input_gives_nan_infinity_or_a_panic() {
     none(&catalog_check::partial_functions(metrics()));
 }

@@ -57,8 +57,12 @@ pub fn seconds(s: f64) -> String {
     Seconds::new(s).map_or_else(|_| "infinite".to_owned(), format::time)
 }
 
-/// A share with four significant digits, or with as many as it takes to tell it from all.
+/// A share with four significant digits, or with as many as it takes to tell it from all; the digits
+/// of what never happens say nothing.
 pub fn figure_share(x: f64) -> String {
+    if 0.0 < x && x < 1e-14 {
+        return "< 1e-12 %".to_owned();
+    }
     match format::significant(x * 100.0, 4) {
         all if all == "100" => format::percent(x).replace("100.0 %", "100 %"),
         text => format!("{text} %"),

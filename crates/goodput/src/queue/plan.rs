@@ -149,9 +149,10 @@ fn shared(a: &Plan, (lambda, mu): (f64, f64), goal: &Target, answer: &mut Answer
             replicas.split as f64,
         );
         let (pooled, split) = (replicas.pooled, replicas.split);
+        let (slots, replicas) = (format::things(n, "slot"), format::things(pooled, "replica"));
         answer.reading += &say!(
             language,
-            " With {n} slots a replica that is {pooled} replicas behind one queue, {split} with a queue each.",
+            " With {slots} in each it takes {replicas} behind one queue, {split} with a queue each.",
             "每副本 {n} 个槽位：共用队列需 {pooled} 个副本，各自队列需 {split} 个。"
         );
     }
