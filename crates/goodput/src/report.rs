@@ -2,6 +2,7 @@
 
 pub mod csv;
 pub mod json;
+mod large;
 pub mod text;
 
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use metrics_core::grammar;
 use metrics_core::interval::Confidence;
-use metrics_core::report::{Input, Report, Window};
+use metrics_core::report::{Input, Report, Settings, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
 use serving_io::run::Run;
@@ -172,27 +173,36 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let confidence = arguments.objectives.confidence()?;
     let method = arguments.objectives.method();
     let options = options(arguments)?;
-    let files: Result<Vec<ReadFile>> =
-        arguments.files().iter().map(|f| read(f, &options)).collect();
-    let files = files?;
+    let mut files = Vec::new();
+    for path in arguments.files() {
+        let large::Log { file, table } = large::read(&path, &options)?;
+        let mut reports = Vec::new();
+        for (i, run) in file.runs.iter().enumerate() {
+            let window = run
+                .duration
+                .map(|d| Window { length: d.value, basis: format!("in the file as {}", d.from) });
+            let truncated = run.truncated;
+            let report = if let Some(table) = &table {
+                let settings = Settings { window, truncated, slo: &slo, method, confidence };
+                Some(Report::of_table(table, &settings))
+            } else if run.has_requests() {
+                let timelines = &run.timelines;
+                let input = Input { timelines, window, truncated, slo: &slo, method, confidence };
+                Some(Report::new(&input))
+            } else {
+                None
+            };
+            let of = || format!("{}, run {}", file.name, i + 1);
+            reports.push(report.transpose().with_context(of)?);
+        }
+        files.push((file, reports));
+    }
     if files.is_empty() {
         bail!("no file was given: `goodput report FILE --goodput ttft:200`");
     }
     let mut reported = Vec::new();
-    for file in &files {
-        for (i, run) in file.runs.iter().enumerate() {
-            let report = if run.has_requests() {
-                let window = run.duration.map(|d| Window {
-                    length: d.value,
-                    basis: format!("in the file as {}", d.from),
-                });
-                let timelines = &run.timelines;
-                let truncated = run.truncated;
-                let input = Input { timelines, window, truncated, slo: &slo, method, confidence };
-                Some(Report::new(&input).with_context(|| format!("{}, run {}", file.name, i + 1))?)
-            } else {
-                None
-            };
+    for (file, reports) in &mut files {
+        for (i, (run, report)) in file.runs.iter().zip(reports.drain(..)).enumerate() {
             reported.push(Reported { file, number: i + 1, run, report, slo: &slo, confidence });
         }
     }
@@ -233,13 +243,4 @@ pub fn map_items(map: &[String]) -> Vec<String> {
         }
     }
     items
-}
-
-fn read(path: &Path, options: &Options) -> Result<ReadFile> {
-    // The reader's message already says what its cause says, so the chain would say it twice.
-    if path.as_os_str() == "-" {
-        return serving_io::read("standard input", std::io::stdin(), options)
-            .map_err(|e| anyhow!("{e}"));
-    }
-    serving_io::read_path(path, options).map_err(|e| anyhow!("{e}"))
 }

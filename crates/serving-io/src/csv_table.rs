@@ -185,7 +185,7 @@ fn next_record(
         return Ok(None);
     }
     // The parser stands behind the record's line end, and has skipped empty lines before it.
-    let inside = record.as_slice().split(|&b| b == b'\n').count() as u64 - 1;
+    let inside = record.as_slice().iter().filter(|&&b| b == b'\n').count() as u64;
     let end = reader.position().line();
     // Every row ends in a line end: what ends with the file is a quote that was never closed.
     if reader.get_ref().ended {

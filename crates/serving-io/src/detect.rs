@@ -22,6 +22,7 @@ use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
 use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::input::{Head, Input, unreadable};
 use crate::json;
+use crate::rows::Stream;
 use crate::run::Run;
 use crate::timeline::Timelines;
 use crate::vllm::Vllm;
@@ -114,6 +115,17 @@ pub trait Reader: Sync {
     ///
     /// [`IoError`] with the place, what was found and what would be right.
     fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>>;
+
+    /// Reads the file request by request into `to`, so that its run has no timelines. A format that
+    /// cannot be read so, as by default, is read whole, and nothing goes to `to`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::read`], and what the sink says.
+    fn stream(&self, input: Input, options: &Options, to: &mut Stream<'_>) -> Result<Vec<Run>> {
+        let _ = to;
+        self.read(input, options)
+    }
 }
 
 /// All readers, in the order in which they are asked.
@@ -125,12 +137,20 @@ pub static READERS: &[&dyn Reader] = &[&Vllm, &Timelines, &GenericJsonl, &Generi
 ///
 /// [`IoError`]: a directory, a file that cannot be opened, or as [`read`].
 pub fn read_path(path: &Path, options: &Options) -> Result<ReadFile> {
+    read(&path.display().to_string(), open(path)?, options)
+}
+
+/// Opens a file that is no directory.
+///
+/// # Errors
+///
+/// [`IoError`]: a directory, or a file that cannot be opened.
+pub fn open(path: &Path) -> Result<File> {
     let name = path.display().to_string();
     if path.is_dir() {
         return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
     }
-    let file = File::open(path).map_err(|e| unreadable(&name, &e))?;
-    read(&name, file, options)
+    File::open(path).map_err(|e| unreadable(&name, &e))
 }
 
 /// Reads a file from any source; `name` is only used in messages.
@@ -156,6 +176,40 @@ pub fn read(name: &str, reader: impl Read + 'static, options: &Options) -> Resul
     let reader = reader_for(&input, options)?;
     let compression = input.compression;
     let runs = reader.read(input, options)?;
+    Ok(ReadFile { name: name.to_owned(), format: reader.format(), compression, runs })
+}
+
+/// Reads a file request by request into `to`, without holding it, where its format allows; see
+/// [`Reader::stream`].
+///
+/// # Errors
+///
+/// As [`read`], and what the sink says.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::table::RequestTable;
+/// use serving_io::{Options, Stream, stream};
+///
+/// let csv = "ttft_ms,e2e_ms,output_tokens\n400,1000,4\n";
+/// let mut table = RequestTable::default();
+/// let mut push = |request: &_| Ok(table.push(request));
+/// let file = stream("log.csv", csv.as_bytes(), &Options::default(), &mut Stream::new(&mut push))?;
+/// assert!(file.runs[0].timelines.is_empty());
+/// assert_eq!(table.len(), 1);
+/// # Ok::<(), serving_io::IoError>(())
+/// ```
+pub fn stream(
+    name: &str,
+    reader: impl Read + 'static,
+    options: &Options,
+    to: &mut Stream<'_>,
+) -> Result<ReadFile> {
+    let input = Input::new(name, reader)?;
+    let reader = reader_for(&input, options)?;
+    let compression = input.compression;
+    let runs = reader.stream(input, options, to)?;
     Ok(ReadFile { name: name.to_owned(), format: reader.format(), compression, runs })
 }
 

@@ -41,6 +41,7 @@ pub mod trace;
 pub mod vllm;
 
 pub use columns::ColumnMap;
-pub use detect::{Format, Options, ReadFile, Reader, read, read_path};
+pub use detect::{Format, Options, ReadFile, Reader, open, read, read_path, stream};
 pub use error::{IoError, Place};
+pub use rows::{Sink, Stream};
 pub use run::{Note, Run};
