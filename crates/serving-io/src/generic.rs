@@ -408,7 +408,7 @@ impl RowReader<'_> {
         let id = if keep.named || slot.is_some() { self.id(line)? } else { Cow::Borrowed("") };
         let timeline = self.timeline(if keep.named { &id } else { "" }, decided)?;
         if let (Some(ids), Some(slot)) = (&mut keep.ids, slot) {
-            ids.check(self.row.file, &slot.column, line, &id)?;
+            ids.check_soon(self.row.file, &slot.column, line, &id)?;
         }
         Ok(timeline)
     }
@@ -501,7 +501,7 @@ fn hold(name: &str, mut rows: impl Source) -> Result<Vec<Run>> {
         arrivals |= timeline.arrival().is_some();
         timelines.push(timeline);
     }
-    let run = finished(name, &rows, timelines.len() as u64, arrivals)?;
+    let run = finished(name, &rows, Some(&mut ids), timelines.len() as u64, arrivals)?;
     Ok(vec![Run { timelines, ..run }])
 }
 
@@ -513,12 +513,21 @@ fn pass_on(name: &str, mut rows: impl Source, to: &mut Stream<'_>) -> Result<Vec
         arrivals |= timeline.arrival().is_some();
         to.push(name, line, &timeline)?;
     }
-    Ok(vec![finished(name, &rows, to.requests, arrivals)?])
+    Ok(vec![finished(name, &rows, ids.as_mut(), to.requests, arrivals)?])
 }
 
 /// The run of rows that were all read, without its requests.
-fn finished(name: &str, rows: &impl Source, requests: u64, arrivals: bool) -> Result<Run> {
+fn finished(
+    name: &str,
+    rows: &impl Source,
+    ids: Option<&mut Ids>,
+    requests: u64,
+    arrivals: bool,
+) -> Result<Run> {
     rows.finish()?;
+    if let (Some(ids), Some(slot)) = (ids, rows.slots().get(Field::Id)) {
+        ids.finish(name, &slot.column)?;
+    }
     if requests == 0 {
         let expected = "at least one request";
         return Err(IoError::NoRequests { at: Box::new(Place::file(name)), expected });

@@ -31,6 +31,7 @@ pub mod error;
 pub mod generic;
 pub mod input;
 mod json;
+pub mod partial;
 pub mod preset;
 mod rows;
 pub mod run;
