@@ -32,7 +32,7 @@ pub enum Held {
     /// In the runs of the file.
     Timelines,
     /// As columns.
-    Columns(RequestTable),
+    Columns(Box<RequestTable>),
     /// As counts and sketches, one for each run of the file.
     Sketches(Vec<Tally>),
 }
@@ -92,7 +92,7 @@ fn columns(
     };
     let mut stream = Stream::new(&mut push);
     let file = with_bar(name, reader, size, options, &mut stream)?;
-    let held = if 0 < stream.requests { Held::Columns(table) } else { Held::Timelines };
+    let held = if 0 < stream.requests { Held::Columns(Box::new(table)) } else { Held::Timelines };
     Ok(Log { file, held })
 }
 
