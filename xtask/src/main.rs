@@ -13,6 +13,7 @@ mod fuzz;
 mod new;
 mod reference;
 mod repo;
+mod request_log;
 mod snapshots;
 mod source;
 mod tidy;
@@ -20,7 +21,7 @@ mod tidy;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
 /// The chores of this repository.
@@ -71,6 +72,21 @@ enum Chore {
     Faults(faults::FaultsArguments),
     /// Fuzz every reader and parser in turn, one line each; needs cargo-fuzz
     Fuzz(fuzz::FuzzArguments),
+    /// Write a made-up request log, to measure how large logs are read
+    RequestLog {
+        /// How many requests
+        #[arg(long, default_value_t = 10_000_000)]
+        requests: u64,
+        /// Same seed, same bytes
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How it is written
+        #[arg(long, value_enum, default_value_t)]
+        form: request_log::Form,
+        /// Where to
+        #[arg(short, long)]
+        output: PathBuf,
+    },
     /// Compare models with tables of reference values
     Reference {
         #[command(subcommand)]
@@ -128,6 +144,12 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Translated { page } => {
             println!("{}", tidy::stamp(&root, &page)?);
             Ok(())
+        }
+        Chore::RequestLog { requests, seed, form, output } => {
+            let file = std::fs::File::create(&output)
+                .with_context(|| format!("cannot write {}", output.display()))?;
+            let mut out = std::io::BufWriter::new(file);
+            Ok(request_log::write(&mut out, requests, seed, form)?)
         }
         Chore::Snapshots { check: true, .. } => {
             repo::settle(&snapshots::check(&root)?, "snapshots are settled")

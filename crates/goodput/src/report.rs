@@ -4,6 +4,7 @@ pub mod as_tool;
 pub mod csv;
 pub mod groups;
 pub mod json;
+mod large;
 pub mod text;
 mod verdict;
 
@@ -20,10 +21,12 @@ use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
 use metrics_core::tool_rules::Tool;
-use serving_io::evidence::facts;
+use serving_io::evidence::{facts, sketched};
+use serving_io::partial::Partial;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
 
+use self::large::{Held, Log};
 use crate::output::{Format, one_line, same_file};
 use verdict::Believed;
 
@@ -42,14 +45,16 @@ Examples:
   goodput report result.json --as sglang --goodput ttft:150
   goodput report result.json --by input_tokens:3 --slo 'ttft<150ms'
   goodput report log.csv --map ttft_ms=first_ms,e2e_ms=total_ms,output_tokens=n
-  zcat log.jsonl.gz | goodput report - --format json";
+  zcat log.jsonl.gz | goodput report - --format json
+  goodput report result.json --slo 'ttft<200ms' --partial shard-1.part
+  goodput report --merge shard-1.part";
 
 /// Arguments of `report`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Benchmark results, request logs, or the directory that AIPerf or inference-perf left; `-`
     /// reads standard input, .gz is read as it is.
-    #[arg(required_unless_present = "goodput", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["goodput", "merge"], value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     objectives: Objectives,
@@ -63,12 +68,22 @@ pub struct Arguments {
     #[arg(long)]
     warn_fatal: bool,
     /// Figures under that tool's rules, beside ours, with the difference in words.
-    #[arg(long = "as", value_name = "TOOL", value_parser = tool, conflicts_with = "by")]
+    #[arg(long = "as", value_name = "TOOL", value_parser = tool, conflicts_with_all = ["by", "sketch", "partial", "merge"])]
     as_tool: Option<Tool>,
     /// A report for each value of a column: outcome, input_tokens, output_tokens, or one of the file;
     /// numbers are binned, as in input_tokens:4 (bins of like size) or input_tokens:100,1000 (edges).
-    #[arg(long, value_name = "COLUMN[:BINS]", value_parser = groups::By::parse)]
+    #[arg(long, value_name = "COLUMN[:BINS]", value_parser = groups::By::parse, conflicts_with_all = ["sketch", "partial", "merge"])]
     by: Option<groups::By>,
+    /// Count and sketch requests in bounded memory instead of holding them: percentiles are off by
+    /// 0.05 % at most, and have no intervals.
+    #[arg(long)]
+    sketch: bool,
+    /// Write what this log says as a partial result, to be merged with those of other shards.
+    #[arg(long, value_name = "FILE")]
+    partial: Option<PathBuf>,
+    /// Report partial results as one run.
+    #[arg(long, value_name = "PARTIAL", num_args = 1.., conflicts_with_all = ["files", "goodput", "map", "input_format"])]
+    merge: Vec<PathBuf>,
 }
 
 /// The tool of that name, for the parser of the arguments.
@@ -146,9 +161,11 @@ impl Arguments {
         if 1 < self.files.iter().filter(|f| f.as_os_str() == "-").count() {
             bail!("`-` is given twice, but standard input can be read once");
         }
-        let Some(output) = output else { return Ok(()) };
-        if self.files().iter().any(|f| same_file(f, output)) {
-            bail!("-o {}: is an input file, name another one", output.display());
+        for (option, output) in [("-o", output), ("--partial", self.partial.as_deref())] {
+            let Some(output) = output else { continue };
+            if self.files().iter().any(|f| same_file(f, output)) {
+                bail!("{option} {}: is an input file, name another one", output.display());
+            }
         }
         Ok(())
     }
@@ -200,54 +217,119 @@ impl Reported<'_> {
     }
 }
 
+/// What is computed of one run.
+struct Computed {
+    report: Option<Report>,
+    believed: Believed,
+    as_tool: Option<as_tool::Sheet>,
+    groups: Option<groups::Groups>,
+}
+
+/// What is asked of every run.
+struct Asked<'a> {
+    slo: &'a SloSet,
+    method: PercentileMethod,
+    confidence: Confidence,
+    as_tool: Option<Tool>,
+    by: Option<&'a groups::By>,
+}
+
+impl Asked<'_> {
+    /// The figures of the `i`-th run of a log.
+    fn of(&self, log: &Log, i: usize, run: &Run) -> Result<Computed> {
+        let (slo, method, confidence) = (self.slo, self.method, self.confidence);
+        let window = run
+            .duration
+            .map(|d| Window { length: d.value, basis: format!("in the file as {}", d.from) });
+        let truncated = run.truncated;
+        let settings = Settings { window: window.clone(), truncated, slo, method, confidence };
+        if let Held::Sketches(tallies) = &log.held {
+            let tally = tallies.get(i).filter(|t| 0 < t.requests());
+            let report = tally.map(|t| Report::of_tally(t, &settings)).transpose()?;
+            let believed = Believed::new(match &report {
+                Some(report) => sketched(run, report, slo),
+                None => facts(run, &RequestTable::default(), slo),
+            });
+            return Ok(Computed { report, believed, as_tool: None, groups: None });
+        }
+        let own;
+        let table = match &log.held {
+            Held::Columns(table) => table.as_ref(),
+            _ => {
+                own = RequestTable::of(&run.timelines);
+                &own
+            }
+        };
+        let believed = Believed::new(facts(run, table, slo));
+        if table.is_empty() {
+            return Ok(Computed { report: None, believed, as_tool: None, groups: None });
+        }
+        let report = Report::of_table(table, &settings)?;
+        let timelines = &run.timelines;
+        let input = Input { timelines, window, truncated, slo, method, confidence };
+        let as_tool = self.as_tool.map(|tool| as_tool::sheet(tool, run, &input, &report));
+        let groups = self.by.map(|by| groups::groups(by, run, &input, &report)).transpose()?;
+        Ok(Computed { report: Some(report), believed, as_tool, groups })
+    }
+}
+
+/// Reads what the command line names; the objectives of partial results stand if it has none.
+fn logs(arguments: &Arguments, options: &Options, slo: &mut SloSet) -> Result<Vec<Log>> {
+    if !arguments.merge.is_empty() {
+        let partial = large::merge(&arguments.merge)?;
+        if let Some(path) = &arguments.partial {
+            write_partial(path, &partial)?;
+        }
+        if slo.is_empty() {
+            *slo = partial.tally().slo().clone();
+        }
+        let held = Held::Sketches(vec![partial.tally().clone()]);
+        return Ok(vec![Log { file: large::merged_file(&partial)?, held }]);
+    }
+    let form = if arguments.sketch || arguments.partial.is_some() {
+        large::Form::Sketches(slo)
+    } else if arguments.as_tool.is_some() || arguments.by.is_some() {
+        // Both need the requests themselves.
+        large::Form::Timelines
+    } else {
+        large::Form::BySize
+    };
+    let files = arguments.files();
+    let logs: Result<Vec<Log>> = files.iter().map(|f| large::read(f, options, form)).collect();
+    let logs = logs?;
+    if let Some(path) = &arguments.partial {
+        write_partial(path, &large::partial(&logs, options)?)?;
+    }
+    Ok(logs)
+}
+
 /// Runs the command; what it prints, and the exit code: 3 for a run that is not valid.
 pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
-    let slo = arguments.objectives.set(&arguments.objectives.swallowed())?;
+    let mut slo = arguments.objectives.set(&arguments.objectives.swallowed())?;
     let confidence = arguments.objectives.confidence()?;
     let method = arguments.objectives.method();
     let options = options(arguments)?;
-    let files: Result<Vec<ReadFile>> =
-        arguments.files().iter().map(|f| read(f, &options)).collect();
-    let files = files?;
-    if files.is_empty() {
+    let logs = logs(arguments, &options, &mut slo)?;
+    if logs.is_empty() {
         bail!("no file was given: `goodput report FILE --goodput ttft:200`");
     }
+    let (as_tool, by) = (arguments.as_tool, arguments.by.as_ref());
+    let asked = Asked { slo: &slo, method, confidence, as_tool, by };
     let mut reported = Vec::new();
-    for file in &files {
+    for log in &logs {
+        let file = &log.file;
         for (i, run) in file.runs.iter().enumerate() {
-            let table = RequestTable::of(&run.timelines);
-            let believed = Believed::new(facts(run, &table, &slo));
-            let (mut as_tool, mut groups) = (None, None);
-            let report = if run.has_requests() {
-                let window = run.duration.map(|d| Window {
-                    length: d.value,
-                    basis: format!("in the file as {}", d.from),
-                });
-                let truncated = run.truncated;
-                let place = || format!("{}, run {}", file.name, i + 1);
-                let settings =
-                    Settings { window: window.clone(), truncated, slo: &slo, method, confidence };
-                let report = Report::of_table(&table, &settings).with_context(place)?;
-                let timelines = &run.timelines;
-                let input = Input { timelines, window, truncated, slo: &slo, method, confidence };
-                as_tool = arguments.as_tool.map(|tool| as_tool::sheet(tool, run, &input, &report));
-                let by = arguments.by.as_ref();
-                groups = by
-                    .map(|by| groups::groups(by, run, &input, &report))
-                    .transpose()
-                    .with_context(place)?;
-                Some(report)
-            } else {
-                None
-            };
-            let (number, slo) = (i + 1, &slo);
+            let number = i + 1;
+            let of = || format!("{}, run {number}", file.name);
+            let Computed { report, believed, as_tool, groups } =
+                asked.of(log, i, run).with_context(of)?;
             reported.push(Reported {
                 file,
                 number,
                 run,
                 report,
                 believed,
-                slo,
+                slo: &slo,
                 confidence,
                 as_tool,
                 groups,
@@ -272,6 +354,11 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
 
 /// Exit code for a run that is not what it says it is.
 const INVALID: u8 = 3;
+
+fn write_partial(path: &Path, partial: &Partial) -> Result<()> {
+    let text = partial.to_text().map_err(|e| anyhow!("{e}"))?;
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
 
 fn options(arguments: &Arguments) -> Result<Options> {
     let format = arguments

@@ -80,6 +80,9 @@ pub enum NoInterval {
         /// How many are needed.
         needed: u64,
     },
+    /// The samples are in a sketch, which does not keep their order.
+    #[error("a sketch does not keep the order of the requests")]
+    Sketched,
     /// Even the longest blocks follow their neighbours: the run drifts, or is too short.
     #[error(
         "the run drifts or is too short: {blocks} blocks are still correlated, \

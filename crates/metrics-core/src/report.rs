@@ -4,16 +4,18 @@
 //! A renderer takes them as they are and computes nothing. What the input cannot give is `None`.
 
 use crate::concurrency::{InFlight, in_flight};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, above};
 use crate::goodput::slo_attainment;
 use crate::interval::{Confidence, Correlation, Interval, NoInterval, Series, proportion};
 use crate::latency::RequestMetrics;
+use crate::sketch::RELATIVE_ERROR;
 use crate::slo::{Judgement, Latency, Limit, Slo, SloSet};
 use crate::summary::{PercentileMethod, Summary};
 use crate::table::{Observed, Request, RequestTable, Selection};
+use crate::tally::{SloCounts, Tally, Tokens};
 use crate::throughput::{request_throughput, token_throughput};
 use crate::timeline::{GapKind, Outcome, RequestTimeline};
-use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond, Unit};
+use crate::units::{Requests, RequestsPerSecond, Seconds, TokensPerSecond, Unit};
 
 /// The percentiles that a report shows, as shares.
 pub const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -77,6 +79,18 @@ pub struct Report {
     pub in_flight: Option<InFlight>,
     /// How many completed requests the in-flight figures rest on.
     pub in_flight_n: u64,
+    /// What is different if the figures come from sketches.
+    pub sketched: Option<Sketched>,
+}
+
+/// What is different in a report from sketches: no intervals of latencies, no peak in flight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sketched {
+    /// Bound on the relative error of percentiles and lengths; counts, means, largest and smallest
+    /// are exact.
+    pub relative_error: f64,
+    /// Mean number in flight by Little's law: the stays divided by the window.
+    pub in_flight_mean: Option<Requests>,
 }
 
 /// The distribution of one metric over requests or over gaps.
@@ -292,7 +306,59 @@ impl Report {
             window,
             in_flight,
             in_flight_n,
+            sketched: None,
         })
+    }
+
+    /// The figures of a tally: counts, sums and shares as in [`Report::of_table`], percentiles
+    /// within the error of a sketch, and neither a peak in flight nor intervals of latencies.
+    ///
+    /// # Errors
+    ///
+    /// As [`Report::new`]; [`Error::Contradiction`] if other objectives are asked for than the
+    /// tally was counted under.
+    pub fn of_tally(tally: &Tally, settings: &Settings<'_>) -> Result<Self> {
+        if tally.requests() == 0 {
+            return Err(Error::Empty { input: "the run", item: "request" });
+        }
+        if tally.slo() != settings.slo {
+            let what = format!(
+                "requests were counted under `{}`, so `{}` cannot be answered",
+                tally.slo(),
+                settings.slo
+            );
+            return Err(Error::Contradiction { what });
+        }
+        let span = || tally.span().map(|length| Window { length, basis: SPAN.to_owned() });
+        let window = settings.window.clone().or_else(span).filter(|_| !settings.truncated);
+        let in_flight_mean = match &window {
+            Some(w) if 0 < tally.stays_n => {
+                let t_total = above("t_total", w.length.get(), 0.0)?;
+                Some(Requests::new(tally.stays.value() / t_total)?)
+            }
+            _ => None,
+        };
+        let goodput = if settings.slo.is_empty() || settings.truncated {
+            None
+        } else {
+            Some(Goodput::of_tally(tally, settings, window.as_ref())?)
+        };
+        Ok(Self {
+            latency: tally.latency(settings)?,
+            throughput: Throughput::of_tally(tally, window.as_ref())?,
+            goodput,
+            outcomes: tally.outcomes(),
+            window,
+            in_flight: None,
+            in_flight_n: tally.stays_n,
+            sketched: Some(Sketched { relative_error: RELATIVE_ERROR, in_flight_mean }),
+        })
+    }
+
+    /// The mean number in flight, whichever way it was found.
+    #[must_use]
+    pub fn in_flight_mean(&self) -> Option<Requests> {
+        self.in_flight.map(|n| n.mean).or(self.sketched.and_then(|s| s.in_flight_mean))
     }
 
     /// How many requests there are.
@@ -308,6 +374,9 @@ impl Report {
     }
 }
 
+/// The basis of a window that no tool states.
+const SPAN: &str = "first arrival to last token";
+
 /// First arrival to last token, if any completed request has both.
 fn span(table: &RequestTable) -> Option<Window> {
     let start = table.requests().filter_map(|t| t.arrival_s()).min_by(f64::total_cmp)?;
@@ -316,7 +385,7 @@ fn span(table: &RequestTable) -> Option<Window> {
         .filter_map(|t| Some(t.arrival_s()? + t.e2e_latency()?.get()))
         .max_by(f64::total_cmp)?;
     let length = Seconds::new(end - start).ok().filter(|l| 0.0 < l.get())?;
-    Some(Window { length, basis: "first arrival to last token".to_owned() })
+    Some(Window { length, basis: SPAN.to_owned() })
 }
 
 /// The requests of a run, what is asked of them, and what the latency layer finds out on its way
@@ -479,11 +548,39 @@ fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
 
 impl Throughput {
     fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
-        let n = completed.len() as u64;
         let output: Option<Vec<u64>> = completed.iter().map(|t| t.output_tokens()).collect();
         let input: Option<Vec<u64>> = completed.iter().map(|t| t.input_tokens()).collect();
-        let output_tokens = output.as_deref().map(total).transpose()?;
-        let input_tokens = input.as_deref().map(total).transpose()?;
+        let sums =
+            (output.as_deref().map(total).transpose()?, input.as_deref().map(total).transpose()?);
+        let lengths = (output.as_deref().and_then(lengths), input.as_deref().and_then(lengths));
+        Self::of(completed.len() as u64, sums, lengths, window)
+    }
+
+    fn of_tally(tally: &Tally, window: Option<&Window>) -> Result<Self> {
+        let n = tally.objectives().completed;
+        // As with requests in memory, a sum over some of them is no sum.
+        let whole = |t: &Tokens| (t.lengths.n() == n).then_some(t.sum);
+        let lengths = |t: &Tokens| {
+            let lengths = Some(&t.lengths).filter(|l| l.n() == n)?;
+            let at = |p| lengths.percentile_by(p, PercentileMethod::NearestRank).ok()?;
+            Some(Lengths {
+                percentiles: PERCENTILES.into_iter().map(at).collect::<Option<Vec<f64>>>()?,
+                min: lengths.min()?,
+                max: lengths.max()?,
+                mean: lengths.mean()?,
+            })
+        };
+        let (output, input) = (&tally.output, &tally.input);
+        Self::of(n, (whole(output), whole(input)), (lengths(output), lengths(input)), window)
+    }
+
+    /// From sums and lengths of output and input tokens.
+    fn of(
+        n: u64,
+        (output_tokens, input_tokens): (Option<u64>, Option<u64>),
+        (output_length, input_length): (Option<Lengths>, Option<Lengths>),
+        window: Option<&Window>,
+    ) -> Result<Self> {
         let per_second = |tokens: Option<u64>| match (tokens, window) {
             (Some(n), Some(w)) => token_throughput(n, w.length).map(Some),
             _ => Ok(None),
@@ -499,8 +596,8 @@ impl Throughput {
             output: per_second(output_tokens)?,
             input_tokens,
             total: per_second(both)?,
-            output_length: output.as_deref().and_then(lengths),
-            input_length: input.as_deref().and_then(lengths),
+            output_length,
+            input_length,
         })
     }
 }
@@ -537,34 +634,66 @@ impl Goodput {
     }
 
     fn new(asked: &Asked<'_>, window: Option<&Window>) -> Result<Self> {
-        let (completed, settings) = (asked.completed, asked.settings);
+        let slo = asked.settings.slo;
+        let mut counts = SloCounts::new(slo);
+        for t in asked.finished.iter() {
+            counts.push(slo, &t)?;
+        }
+        let latencies: Vec<Latency> = slo.limits().map(|l| l.latency).collect();
+        let interval = share_interval(asked, &latencies, |t| slo.judge(&t) == Judgement::Good);
+        let targets = slo.items().iter().filter_map(|s| target(s, asked)).collect();
+        Self::of(&counts, asked.settings, window, interval, targets)
+    }
+
+    fn of_tally(tally: &Tally, settings: &Settings<'_>, window: Option<&Window>) -> Result<Self> {
+        let c = tally.objectives();
+        let limits = settings.slo.items().iter().scan(0, |next, slo| {
+            let at = slo.per_request().map(|_| {
+                *next += 1;
+                *next - 1
+            });
+            Some((slo, at))
+        });
+        let targets = limits.filter_map(|(slo, at)| {
+            let unknown = tally.lack(slo.limit().latency);
+            let observed = match slo {
+                Slo::PerRequest(_) => return None,
+                Slo::Attainment { .. } => {
+                    let (met, _) = at.and_then(|i| c.limits.get(i)).copied()?;
+                    slo_attainment(met, c.completed, c.misses).ok().filter(|_| unknown == 0)
+                }
+                Slo::Percentile { .. } => tally.percentile(slo, settings),
+            };
+            let interval = Err(NoInterval::Sketched.to_string());
+            Some(Target { slo: *slo, observed, interval, answer: Answer::Indeterminate })
+        });
+        Self::of(c, settings, window, Err(NoInterval::Sketched), targets.collect())
+    }
+
+    /// From counts, the interval of the attainment, and the targets.
+    fn of(
+        counts: &SloCounts,
+        settings: &Settings<'_>,
+        window: Option<&Window>,
+        interval: std::result::Result<Interval, NoInterval>,
+        targets: Vec<Target>,
+    ) -> Result<Self> {
         let slo = settings.slo;
-        let judged = |j: Judgement| completed.iter().filter(move |t| slo.judge(t) == j);
-        let good = || judged(Judgement::Good);
-        let good_n = good().count() as u64;
-        let completed_n = completed.len() as u64;
-        let misses = asked.misses();
-        let finished = completed_n + misses;
-        let unknown = judged(Judgement::Unknown).count() as u64;
-        let good_tokens: Option<Vec<u64>> = good().map(|t| t.output_tokens()).collect();
-        let good_tokens = good_tokens.as_deref().map(total).transpose()?;
+        let &SloCounts { completed, misses, good, unknown, .. } = counts;
+        let finished = completed + misses;
+        let good_tokens = (counts.good_tokens_known == good).then_some(counts.good_tokens);
         // A share over requests that cannot be judged would count the unknown as misses, and
         // without a limit on single requests there is nothing to judge them by.
-        let known = unknown == 0 && slo.limits().next().is_some();
-        let attainment =
-            if known { slo_attainment(good_n, completed_n, misses).ok() } else { None };
-        let marginals: Vec<Marginal> = slo
-            .limits()
-            .map(|&limit| {
-                let values: Vec<f64> =
-                    completed.iter().filter_map(|t| limit.latency.of(&t)).collect();
-                let met = values.iter().filter(|&&v| limit.is_met_by(v)).count() as u64;
-                let all_known = values.len() == completed.len();
-                let share = slo_attainment(met, completed_n, misses).ok().filter(|_| all_known);
-                Marginal { limit, met, share }
+        let judged = unknown == 0 && slo.limits().next().is_some();
+        let attainment = if judged { slo_attainment(good, completed, misses).ok() } else { None };
+        let limits = slo.limits().zip(&counts.limits);
+        let marginals: Vec<Marginal> = limits
+            .map(|(&limit, &(met, known))| {
+                let share = slo_attainment(met, completed, misses).ok();
+                Marginal { limit, met, share: share.filter(|_| known == completed) }
             })
             .collect();
-        let least = marginals.iter().map(|m| m.met).min().filter(|&met| met < completed_n);
+        let least = marginals.iter().map(|m| m.met).min().filter(|&met| met < completed);
         let at_least: Vec<usize> = (0..marginals.len())
             .filter(|&i| marginals.get(i).is_some_and(|m| Some(m.met) == least))
             .collect();
@@ -572,30 +701,27 @@ impl Goodput {
             &[i] if marginals.iter().all(|m| m.share.is_some()) => Some(i),
             _ => None,
         };
-        let latencies: Vec<Latency> = slo.limits().map(|l| l.latency).collect();
-        let (attainment_interval, too_narrow) =
-            match share_interval(asked, &latencies, |t| slo.judge(&t) == Judgement::Good) {
-                _ if attainment.is_none() => (None, None),
-                Ok(interval) => (Some(interval), None),
-                // A run too short for its correlation still has its count, and the reader the warning.
-                Err(why) => (proportion(good_n, finished, settings.confidence).ok(), Some(why)),
-            };
-        let targets = slo.items().iter().filter_map(|s| target(s, asked)).collect();
+        let (attainment_interval, too_narrow) = match interval {
+            _ if attainment.is_none() => (None, None),
+            Ok(interval) => (Some(interval), None),
+            // A run too short for its correlation still has its count, and the reader the warning.
+            Err(why) => (proportion(good, finished, settings.confidence).ok(), Some(why)),
+        };
         Ok(Self {
             slo: slo.clone(),
-            good: good_n,
-            good_one_token: good().filter(|t| t.output_tokens() == Some(1)).count() as u64,
+            good,
+            good_one_token: counts.good_one_token,
             unknown,
             rate: match window {
-                Some(w) if known => Some(request_throughput(good_n, w.length)?),
+                Some(w) if judged => Some(request_throughput(good, w.length)?),
                 _ => None,
             },
             tokens: match (good_tokens, window) {
-                (Some(n), Some(w)) if known => Some(token_throughput(n, w.length)?),
+                (Some(n), Some(w)) if judged => Some(token_throughput(n, w.length)?),
                 _ => None,
             },
-            ratio: (known && 0 < completed_n).then(|| good_n as f64 / completed_n as f64),
-            completed: completed_n,
+            ratio: (judged && 0 < completed).then(|| good as f64 / completed as f64),
+            completed,
             attainment,
             attainment_interval,
             too_narrow,

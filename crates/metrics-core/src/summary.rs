@@ -202,27 +202,37 @@ fn ranks_of(places: &[(i64, usize)]) -> Vec<f64> {
 }
 
 /// The percentile of ascending samples; there is at least one, and `0 <= p <= 1`.
+pub(crate) fn of_sorted(sorted: &[f64], p: f64, method: PercentileMethod) -> f64 {
+    of_order_statistics(sorted.len(), p, method, |i| sorted[i])
+}
+
+/// The percentile of `n` samples, at least one, of which `at` knows each in ascending order, from 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "positions lie between 0 and the number of samples"
 )]
-pub(crate) fn of_sorted(sorted: &[f64], p: f64, method: PercentileMethod) -> f64 {
-    let last = sorted.len() - 1;
+pub(crate) fn of_order_statistics(
+    n: usize,
+    p: f64,
+    method: PercentileMethod,
+    at: impl Fn(usize) -> f64,
+) -> f64 {
+    let last = n - 1;
     match method {
         PercentileMethod::Linear => {
             let h = last as f64 * p;
             let below = (h.floor() as usize).min(last);
-            let (a, b) = (sorted[below], sorted[(below + 1).min(last)]);
+            let (a, b) = (at(below), at((below + 1).min(last)));
             let t = h - below as f64;
             // From the nearer end, as numpy does it, so that results agree with it to the bit.
             if t < 0.5 { a + (b - a) * t } else { b - (b - a) * (1.0 - t) }
         }
         PercentileMethod::NearestRank => {
-            let h = sorted.len() as f64 * p;
+            let h = n as f64 * p;
             let whole = h.round();
             let rank = if (h - whole).abs() <= 2.0 * f64::EPSILON * h { whole } else { h.ceil() };
-            sorted[(rank as usize).clamp(1, sorted.len()) - 1]
+            at((rank as usize).clamp(1, n) - 1)
         }
     }
 }

@@ -71,13 +71,19 @@ pub enum Instant {
 /// Picoseconds in a second.
 const PICOSECONDS: f64 = 1e12;
 
+/// Picoseconds in seconds, rounded once each in conversion and division.
+fn in_seconds(picoseconds: u128) -> f64 {
+    // Both conversions round to the nearest, and the one from 64 bits is an instruction.
+    u64::try_from(picoseconds).map_or(picoseconds as f64, |short| short as f64) / PICOSECONDS
+}
+
 impl Instant {
     /// The instant in seconds from its origin.
     #[must_use]
     pub fn seconds(self) -> f64 {
         match self {
             Self::Seconds(s) => s,
-            Self::Picoseconds(ps) => ps as f64 / PICOSECONDS,
+            Self::Picoseconds(ps) => in_seconds(ps),
         }
     }
 
@@ -101,7 +107,7 @@ impl Instant {
                 earlier: earlier_name,
                 earlier_value: earlier.seconds(),
             })?;
-            return Seconds::named(name, gap as f64 / PICOSECONDS);
+            return Seconds::named(name, in_seconds(gap));
         }
         let later = Seconds::named(name, self.seconds())?;
         let earlier = Seconds::named(earlier_name, earlier.seconds())?;

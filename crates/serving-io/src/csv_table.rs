@@ -51,6 +51,7 @@ impl CsvTable {
             .terminator(csv::Terminator::Any(b'\n'))
             .has_headers(false)
             .flexible(true)
+            .buffer_capacity(1 << 16)
             .from_reader(Bytes { inner: input.into_reader(), last: b'\n', ended: false });
         let mut record = csv::ByteRecord::new();
         let line = loop {
@@ -185,7 +186,7 @@ fn next_record(
         return Ok(None);
     }
     // The parser stands behind the record's line end, and has skipped empty lines before it.
-    let inside = record.as_slice().split(|&b| b == b'\n').count() as u64 - 1;
+    let inside = memchr::memchr_iter(b'\n', record.as_slice()).count() as u64;
     let end = reader.position().line();
     // Every row ends in a line end: what ends with the file is a quote that was never closed.
     if reader.get_ref().ended {

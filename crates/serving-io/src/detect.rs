@@ -40,6 +40,7 @@ use crate::llmperf::Llmperf;
 use crate::mlperf::Mlperf;
 use crate::parquet_table::GenericParquet;
 use crate::prometheus::Prometheus;
+use crate::rows::Stream;
 use crate::run::Run;
 use crate::sglang::Sglang;
 use crate::tables::KnownTable;
@@ -189,6 +190,17 @@ pub trait Reader: Sync {
     ///
     /// [`IoError`] with the place, what was found and what would be right.
     fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>>;
+
+    /// Reads the file request by request into `to`, so that its run has no timelines. A format that
+    /// cannot be read so, as by default, is read whole, and nothing goes to `to`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::read`], and what the sink says.
+    fn stream(&self, input: Input, options: &Options, to: &mut Stream<'_>) -> Result<Vec<Run>> {
+        let _ = to;
+        self.read(input, options)
+    }
 }
 
 /// All readers, in the order in which they are asked.
@@ -254,6 +266,40 @@ fn read_input(name: &str, input: Input, options: &Options) -> Result<ReadFile> {
     let reader = reader_for(&input, options)?;
     let compression = input.compression;
     let runs = reader.read(input, options)?;
+    Ok(ReadFile { name: name.to_owned(), format: reader.format(), compression, runs })
+}
+
+/// Reads a file request by request into `to`, without holding it, where its format allows; see
+/// [`Reader::stream`].
+///
+/// # Errors
+///
+/// As [`read`], and what the sink says.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::table::RequestTable;
+/// use serving_io::{Options, Stream, stream};
+///
+/// let csv = "ttft_ms,e2e_ms,output_tokens\n400,1000,4\n";
+/// let mut table = RequestTable::default();
+/// let mut push = |request: &_| Ok(table.push(request));
+/// let file = stream("log.csv", csv.as_bytes(), &Options::default(), &mut Stream::new(&mut push))?;
+/// assert!(file.runs[0].timelines.is_empty());
+/// assert_eq!(table.len(), 1);
+/// # Ok::<(), serving_io::IoError>(())
+/// ```
+pub fn stream(
+    name: &str,
+    reader: impl Read + 'static,
+    options: &Options,
+    to: &mut Stream<'_>,
+) -> Result<ReadFile> {
+    let input = Input::new(name, reader)?;
+    let reader = reader_for(&input, options)?;
+    let compression = input.compression;
+    let runs = reader.stream(input, options, to)?;
     Ok(ReadFile { name: name.to_owned(), format: reader.format(), compression, runs })
 }
 

@@ -349,6 +349,14 @@ pub enum IoError {
         /// The line of the first row.
         first_line: u64,
     },
+    /// A partial result that cannot be read or merged.
+    #[error("{at}: {what}")]
+    Partial {
+        /// The file.
+        at: Box<Place>,
+        /// What is wrong with it, and what would be right.
+        what: String,
+    },
     /// A file without a single request.
     #[error("{at}: holds no requests, expected {expected}")]
     NoRequests {
@@ -490,6 +498,7 @@ impl IoError {
             | Self::Lengths { at, .. }
             | Self::DuplicateId { at, .. }
             | Self::NoRequests { at, .. }
+            | Self::Partial { at, .. }
             | Self::NothingMapped { at, .. }
             | Self::Unmapped { at, .. }
             | Self::Workload { at, .. }

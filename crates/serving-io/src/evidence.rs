@@ -3,9 +3,12 @@
 //! Names and units only: which key of which tool means what. What follows from the figures is the
 //! matter of [`metrics_core::validity`].
 
-use metrics_core::slo::SloSet;
+use metrics_core::Outcome;
+use metrics_core::report::{Figures, Goodput, PERCENTILES, Report};
+use metrics_core::slo::{Latency, SloSet};
 use metrics_core::table::RequestTable;
-use metrics_core::validity::evidence::{Load, Rate, Spread, Stated};
+use metrics_core::units::Quantity;
+use metrics_core::validity::evidence::{LimitFacts, Load, Objectives, Rate, Spread, Stated};
 use metrics_core::validity::{Evidence, Facts};
 
 use crate::run::{RequestRate, Run, Values};
@@ -28,6 +31,92 @@ pub fn facts(run: &Run, requests: &RequestTable, slo: &SloSet) -> Facts {
         stated: stated(run),
         ..Evidence::of(requests, slo)
     })
+}
+
+/// The facts of a run of which only counts and sketches are held, with the report on them.
+///
+/// What needs the requests themselves is absent; see [`metrics_core::validity::NEED_REQUESTS`].
+#[must_use]
+pub fn sketched(run: &Run, report: &Report, slo: &SloSet) -> Facts {
+    let mut facts = facts(run, &RequestTable::default(), slo);
+    let t = &report.throughput;
+    let count = |wanted: fn(Outcome) -> bool| {
+        report.outcomes.iter().filter(|(o, _)| wanted(*o)).map(|(_, n)| n).sum::<u64>()
+    };
+    facts.window_s =
+        report.window.as_ref().map(|w| w.length.get()).filter(|w| 0.0 < *w && !run.truncated);
+    facts.completed = Some(t.completed);
+    facts.missed = Some(count(Outcome::is_miss));
+    facts.outside = count(|o| matches!(o, Outcome::Cancelled | Outcome::CutOff));
+    for d in &report.latency {
+        let Some(of) = d.figures.as_ref().map(spread) else { continue };
+        match d.name {
+            "ttft" => facts.ttft = of,
+            "tpot" => facts.tpot = of,
+            "e2e" => facts.e2e = of,
+            "itl" => (facts.itl, facts.streams.per_token) = (of, Some(true)),
+            "inter_chunk_gap" => (facts.itl, facts.streams.per_token) = (of, Some(false)),
+            _ => {}
+        }
+    }
+    facts.input_tokens = t.input_tokens;
+    facts.output.total = t.output_tokens;
+    if let Some(lengths) = &t.output_length {
+        let at = |p| position(p).and_then(|i| lengths.percentiles.get(i).copied());
+        facts.output.mean = Some(lengths.mean);
+        (facts.output.p50, facts.output.p95) = (at(0.5), at(0.95));
+        facts.output.cv = (lengths.min == lengths.max).then_some(0.0);
+    }
+    facts.requests_per_s = t.requests.map(Quantity::number).or(facts.requests_per_s);
+    facts.in_flight = report.in_flight_mean().map(Quantity::number);
+    facts.objectives = report.goodput.as_ref().map(|g| judged(g, report)).unwrap_or_default();
+    facts
+}
+
+/// Where a percentile stands in a report.
+fn position(p: f64) -> Option<usize> {
+    PERCENTILES.iter().position(|&q| q == p)
+}
+
+fn spread(figures: &Figures) -> Spread {
+    let at = |p| position(p).and_then(|i| figures.percentiles.get(i)).map(|f| f.value);
+    Spread {
+        n: Some(figures.n),
+        mean: Some(figures.mean.value),
+        p50: at(0.5),
+        p90: at(0.9),
+        p95: at(0.95),
+        p99: at(0.99),
+        max: Some(figures.max),
+        ..Spread::default()
+    }
+}
+
+fn judged(goodput: &Goodput, report: &Report) -> Objectives {
+    let limit_of = |l| goodput.slo.limits().find(|x| x.latency == l).map(|x| x.limit.get());
+    let unknown = |l: Latency| {
+        report.latency.iter().find(|d| d.name == l.name()).map_or(0, |d| d.unknown_left_out)
+    };
+    if goodput.marginals.is_empty() {
+        return Objectives::default();
+    }
+    let limits = goodput.marginals.iter().map(|m| LimitFacts {
+        text: m.limit.to_string(),
+        known: goodput.completed.saturating_sub(unknown(m.limit.latency)),
+        met: m.met,
+        // How many would meet another limit is not counted: as many, so that nothing follows.
+        met_times_1000: m.met,
+        met_by_1000: m.met,
+    });
+    Objectives {
+        ttft_s: limit_of(Latency::Ttft),
+        tpot_s: limit_of(Latency::Tpot),
+        e2e_s: limit_of(Latency::E2e),
+        limits: limits.collect(),
+        good: goodput.good,
+        finished: goodput.finished,
+        unknown: goodput.unknown,
+    }
 }
 
 /// The first column of one of these names, as numbers; empty if there is none.

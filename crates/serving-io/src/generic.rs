@@ -66,7 +66,7 @@ use crate::detect::{Format, Options, Reader};
 use crate::error::{IoError, Place, Result, Spot, columns_shown, input_of, shown};
 use crate::input::{Head, Input, Lines};
 use crate::json::{self, COUNT};
-use crate::rows::{Ids, Row, implied_outcome, outcome_names};
+use crate::rows::{Ids, Row, Stream, implied_outcome, outcome_names};
 use crate::run::{Clock, Run};
 
 /// The reader of JSON lines.
@@ -84,7 +84,12 @@ impl Reader for GenericJsonl {
 
     fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>> {
         let name = input.name.clone();
-        collect(&name, JsonRows::new(input, &options.map))
+        hold(&name, JsonRows::new(input, &options.map))
+    }
+
+    fn stream(&self, input: Input, options: &Options, to: &mut Stream<'_>) -> Result<Vec<Run>> {
+        let name = input.name.clone();
+        pass_on(&name, JsonRows::new(input, &options.map), to)
     }
 }
 
@@ -107,7 +112,12 @@ impl Reader for GenericCsv {
 
     fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>> {
         let name = input.name.clone();
-        collect(&name, CsvRows::new(input, &options.map)?)
+        hold(&name, CsvRows::new(input, &options.map)?)
+    }
+
+    fn stream(&self, input: Input, options: &Options, to: &mut Stream<'_>) -> Result<Vec<Run>> {
+        let name = input.name.clone();
+        pass_on(&name, CsvRows::new(input, &options.map)?, to)
     }
 }
 
@@ -141,24 +151,29 @@ impl Cell<'_> {
         }
     }
 
-    /// The text of a number, if it can be one.
-    fn number(&self) -> Option<&str> {
-        let text = match self {
+    /// What stands in the file.
+    fn text(&self) -> &str {
+        match self {
             Self::Bare(text) => text.as_ref(),
             Self::Json(value) => value.get(),
-        };
+        }
+    }
+
+    /// The text of a number, if it can be one.
+    fn number(&self) -> Option<&str> {
+        let text = self.text();
         let numeric = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
         (text.bytes().all(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite)).then_some(text)
     }
 
     /// A word: text, a number or a truth value.
-    fn word(&self) -> Option<String> {
+    fn word(&self) -> Option<Cow<'_, str>> {
         match self {
-            Self::Bare(text) => Some(text.to_string()),
+            Self::Bare(text) => Some(Cow::Borrowed(text.as_ref())),
             Self::Json(value) => match value.get().as_bytes().first() {
-                Some(b'"') => serde_json::from_str(value.get()).ok(),
+                Some(b'"') => serde_json::from_str(value.get()).ok().map(Cow::Owned),
                 Some(b'{' | b'[') => None,
-                _ => Some(value.get().to_owned()),
+                _ => Some(Cow::Borrowed(value.get())),
             },
         }
     }
@@ -234,6 +249,22 @@ fn time(text: &str, unit: TimeUnit) -> Option<Instant> {
     })
 }
 
+/// [`exact`] for what fits 64 bits, as nearly every time of a log does, in one pass.
+fn exact_short(text: &str, unit: TimeUnit) -> Option<u64> {
+    let mut value: u64 = 0;
+    let mut point = None;
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'0'..=b'9' => value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?,
+            b'.' if point.is_none() && 0 < i => point = Some(i + 1),
+            _ => return None,
+        }
+    }
+    let decimals = point.map_or(0, |at| text.len() - at);
+    let rest = u32::try_from(unit.places().checked_sub(decimals)?).ok()?;
+    if text.is_empty() { None } else { value.checked_mul(10_u64.checked_pow(rest)?) }
+}
+
 /// Whole picoseconds, if the text is a plain decimal number that is one.
 fn exact(text: &str, unit: TimeUnit) -> Option<u128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -251,6 +282,9 @@ fn exact(text: &str, unit: TimeUnit) -> Option<u128> {
 
 /// The outcome that a word means.
 fn outcome(word: &str) -> Option<Outcome> {
+    if let Some(outcome) = Outcome::ALL.into_iter().find(|o| o.name() == word) {
+        return Some(outcome);
+    }
     let word = word.trim().to_ascii_lowercase().replace([' ', '-'], "_");
     if let Ok(status) = word.parse::<u16>() {
         return match status {
@@ -309,6 +343,9 @@ impl RowReader<'_> {
 
     fn time(&self, field: Field) -> Result<Option<Instant>> {
         let Some((slot, cell)) = self.cell(field) else { return Ok(None) };
+        if let Some(ps) = exact_short(cell.text(), slot.target.unit) {
+            return Ok(Some(Instant::Picoseconds(u128::from(ps))));
+        }
         let time = cell.number().and_then(|text| time(text, slot.target.unit));
         time.map(Some).ok_or_else(|| {
             let unit = slot.target.unit.name();
@@ -338,7 +375,7 @@ impl RowReader<'_> {
         known.map(Some).ok_or_else(|| self.wrong(slot, cell, outcome_words()))
     }
 
-    fn id(&self, line: u64) -> Result<String> {
+    fn id(&self, line: u64) -> Result<Cow<'_, str>> {
         let Some((slot, cell)) = self.cell(Field::Id) else {
             if let Some(slot) = self.slots.get(Field::Id) {
                 let at = self.row.key(&slot.column).place();
@@ -349,7 +386,7 @@ impl RowReader<'_> {
                     expected: "the request's name".to_owned(),
                 });
             }
-            return Ok(line.to_string());
+            return Ok(Cow::Owned(line.to_string()));
         };
         cell.word().ok_or_else(|| self.wrong(slot, cell, "a text or a number"))
     }
@@ -366,10 +403,27 @@ impl RowReader<'_> {
         IoError::Request { at, source, note }
     }
 
-    /// The timeline of the row.
-    pub(crate) fn timeline(&self, line: u64, decided: &mut Decided) -> Result<RequestTimeline> {
+    /// The timeline of the row, kept as it is asked for.
+    pub(crate) fn kept(
+        &self,
+        line: u64,
+        decided: &mut Decided,
+        mut keep: Keep<'_>,
+    ) -> Result<RequestTimeline> {
+        let slot = self.slots.get(Field::Id);
+        // Without a column for it, the id is the line and needs no text.
+        let id = if keep.named || slot.is_some() { self.id(line)? } else { Cow::Borrowed("") };
+        let timeline = self.timeline(if keep.named { &id } else { "" }, decided)?;
+        if let (Some(ids), Some(slot)) = (&mut keep.ids, slot) {
+            ids.check_soon(self.row.file, &slot.column, line, &id)?;
+        }
+        Ok(timeline)
+    }
+
+    /// The timeline of the row under that name.
+    fn timeline(&self, id: &str, decided: &mut Decided) -> Result<RequestTimeline> {
         let mut f = TimelineFields {
-            id: self.id(line)?,
+            id: id.to_owned(),
             arrival: self.time(Field::Arrival)?,
             sent: self.time(Field::Sent)?,
             scheduled: self.time(Field::Scheduled)?,
@@ -425,8 +479,19 @@ impl RowReader<'_> {
     }
 }
 
+/// What is kept of a row beside its figures.
+#[derive(Default)]
+pub(crate) struct Keep<'a> {
+    /// Whether the request keeps its id.
+    pub(crate) named: bool,
+    /// The ids so far, if they are compared.
+    pub(crate) ids: Option<&'a mut Ids>,
+}
+
 /// Rows that can say afterwards what was decided.
-pub(crate) trait Source: Iterator<Item = Result<Row>> {
+pub(crate) trait Source {
+    /// The next row.
+    fn row(&mut self, keep: Keep<'_>) -> Result<Option<Row>>;
     fn decided(&self) -> Decided;
     fn slots(&self) -> &Slots;
     /// Columns that have no field's name, where names decide.
@@ -436,42 +501,65 @@ pub(crate) trait Source: Iterator<Item = Result<Row>> {
 }
 
 /// Reads all rows into one run.
-pub(crate) fn collect(name: &str, mut rows: impl Source) -> Result<Vec<Run>> {
-    let mut run = Run { line: 1, ..Run::default() };
+pub(crate) fn hold(name: &str, mut rows: impl Source) -> Result<Vec<Run>> {
     let mut ids = Ids::default();
-    while let Some(row) = rows.next() {
-        let (line, timeline) = row?;
-        if let Some(id) = rows.slots().get(Field::Id) {
-            ids.check(name, &id.column, line, timeline.id())?;
-        }
-        run.timelines.push(timeline);
+    let (mut timelines, mut arrivals) = (Vec::new(), false);
+    while let Some((_, timeline)) = rows.row(Keep { named: true, ids: Some(&mut ids) })? {
+        arrivals |= timeline.arrival().is_some();
+        timelines.push(timeline);
     }
+    let run = finished(name, &rows, Some(&mut ids), timelines.len() as u64, arrivals)?;
+    Ok(vec![Run { timelines, ..run }])
+}
+
+/// Reads all rows, which go elsewhere.
+pub(crate) fn pass_on(name: &str, mut rows: impl Source, to: &mut Stream<'_>) -> Result<Vec<Run>> {
+    let mut ids = to.compare_ids.then(Ids::default);
+    let mut arrivals = false;
+    while let Some((line, timeline)) = rows.row(Keep { named: false, ids: ids.as_mut() })? {
+        arrivals |= timeline.arrival().is_some();
+        to.push(name, line, &timeline)?;
+    }
+    Ok(vec![finished(name, &rows, ids.as_mut(), to.requests, arrivals)?])
+}
+
+/// The run of rows that were all read, without its requests.
+fn finished(
+    name: &str,
+    rows: &impl Source,
+    ids: Option<&mut Ids>,
+    requests: u64,
+    arrivals: bool,
+) -> Result<Run> {
     rows.finish()?;
-    if run.timelines.is_empty() {
+    if let (Some(ids), Some(slot)) = (ids, rows.slots().get(Field::Id)) {
+        ids.finish(name, &slot.column)?;
+    }
+    if requests == 0 {
         let expected = "at least one request";
         return Err(IoError::NoRequests { at: Box::new(Place::file(name)), expected });
     }
-    describe(rows.decided(), rows.slots(), &mut run);
+    let mut run = Run { line: 1, ..Run::default() };
+    if arrivals {
+        run.clock = Clock::Unspecified;
+    }
+    describe(rows.decided(), rows.slots(), requests, &mut run);
     let unread = rows.unread();
     if !unread.is_empty() {
         let text = format!("no field is called so, not read: {}", columns_shown(&unread));
         run.note("columns-not-read", &[], text);
     }
-    Ok(vec![run])
+    Ok(run)
 }
 
 /// Says what was decided and what the file cannot give.
-fn describe(decided: Decided, slots: &Slots, run: &mut Run) {
-    let n = run.timelines.len();
-    if run.timelines.iter().any(|t| t.arrival().is_some()) {
-        run.clock = Clock::Unspecified;
-    }
+fn describe(decided: Decided, slots: &Slots, n: u64, run: &mut Run) {
     if 0 < decided.implied {
         let text = format!(
             "{} of {} without an outcome, taken as completed: failures that the log does not mark \
              count as completed",
             decided.implied,
-            things(n as u64, "request")
+            things(n, "request")
         );
         run.note("outcome-implied", &["goodput", "attainment"], text);
     }
@@ -549,7 +637,7 @@ impl CsvRows {
         Ok(Self { table, slots, indexes, unread, decided: Decided::default() })
     }
 
-    fn next_row(&mut self) -> Result<Option<Row>> {
+    fn next_row(&mut self, keep: Keep<'_>) -> Result<Option<Row>> {
         let Some(line) = self.table.advance()? else { return Ok(None) };
         let mut cells: Cells<'_> = std::array::from_fn(|_| None);
         for (cell, index) in cells.iter_mut().zip(self.indexes) {
@@ -559,7 +647,7 @@ impl CsvRows {
         }
         let spot = Spot::line(self.table.name(), line);
         let row = RowReader { row: spot, slots: &self.slots, cells: &cells };
-        let timeline = row.timeline(line, &mut self.decided)?;
+        let timeline = row.kept(line, &mut self.decided, keep)?;
         Ok(Some((line, timeline)))
     }
 }
@@ -568,11 +656,14 @@ impl Iterator for CsvRows {
     type Item = Result<(u64, RequestTimeline)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_row().transpose()
+        self.next_row(Keep { named: true, ids: None }).transpose()
     }
 }
 
 impl Source for CsvRows {
+    fn row(&mut self, keep: Keep<'_>) -> Result<Option<Row>> {
+        self.next_row(keep)
+    }
     fn decided(&self) -> Decided {
         self.decided
     }
@@ -661,7 +752,7 @@ impl JsonRows {
         }
     }
 
-    fn next_row(&mut self) -> Result<Option<Row>> {
+    fn next_row(&mut self, keep: Keep<'_>) -> Result<Option<Row>> {
         let (name, next) = self.lines.next_named()?;
         let Some((line, text)) = next else { return Ok(None) };
         let spot = Spot::line(name, line);
@@ -680,7 +771,7 @@ impl JsonRows {
             }
         }
         let row = RowReader { row: spot, slots: &self.slots, cells: &cells };
-        let timeline = row.timeline(line, &mut self.decided);
+        let timeline = row.kept(line, &mut self.decided, keep);
         // A row in which no key is a field says more about the map than about the row.
         if timeline.is_err() && cells.iter().all(Option::is_none) {
             check_map(name, &self.slots, &self.fields, &self.keys)?;
@@ -717,11 +808,14 @@ impl Iterator for JsonRows {
     type Item = Result<(u64, RequestTimeline)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_row().transpose()
+        self.next_row(Keep { named: true, ids: None }).transpose()
     }
 }
 
 impl Source for JsonRows {
+    fn row(&mut self, keep: Keep<'_>) -> Result<Option<Row>> {
+        self.next_row(keep)
+    }
     fn decided(&self) -> Decided {
         self.decided
     }

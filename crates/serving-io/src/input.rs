@@ -150,9 +150,17 @@ fn unpack_zstd(name: &str, _: Box<dyn BufRead>) -> Result<Box<dyn BufRead>> {
 /// Opens a file and looks at its beginning; says its name for messages.
 pub(crate) fn open(path: &Path) -> Result<(String, Input)> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|e| unreadable(&name, &e))?;
-    let input = Input::new(&name, file)?;
+    let input = Input::new(&name, open_file(path)?)?;
     Ok((name, input))
+}
+
+/// Opens a file that is no directory, for [`read`](crate::read()) or [`stream`](crate::stream()).
+///
+/// # Errors
+///
+/// [`IoError`]: a file that cannot be opened.
+pub fn open_file(path: &Path) -> Result<File> {
+    File::open(path).map_err(|e| unreadable(&path.display().to_string(), &e))
 }
 
 /// What the system says about a read that failed.

@@ -51,6 +51,7 @@ pub mod llmperf;
 pub mod mlperf;
 mod node;
 pub mod parquet_table;
+pub mod partial;
 pub mod preset;
 pub mod prometheus;
 mod rows;
@@ -64,6 +65,7 @@ pub mod trace;
 pub mod vllm;
 
 pub use columns::ColumnMap;
-pub use detect::{Format, Options, ReadFile, Reader, read, read_path};
+pub use detect::{Format, Options, ReadFile, Reader, read, read_path, stream};
 pub use error::{IoError, Place};
+pub use rows::{Sink, Stream};
 pub use run::{Note, Run};

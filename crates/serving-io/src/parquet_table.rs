@@ -18,6 +18,7 @@
 use crate::detect::{Format, Options, Reader};
 use crate::error::{IoError, Place, Result};
 use crate::input::{Head, Input};
+use crate::rows::Stream;
 use crate::run::Run;
 
 /// The reader of Parquet.
@@ -34,23 +35,34 @@ impl Reader for GenericParquet {
     }
 
     fn read(&self, input: Input, options: &Options) -> Result<Vec<Run>> {
-        if !input.head.parquet {
-            return Err(IoError::Value {
-                at: Box::new(Place::file(&input.name)),
-                found: "other bytes at its beginning".to_owned(),
-                expected: "`PAR1`, with which a Parquet file begins".to_owned(),
-            });
-        }
-        rows::read(input, options)
+        check(&input)?;
+        rows::read(input, options, None)
     }
+
+    fn stream(&self, input: Input, options: &Options, to: &mut Stream<'_>) -> Result<Vec<Run>> {
+        check(&input)?;
+        rows::read(input, options, Some(to))
+    }
+}
+
+/// Refuses what does not begin as a Parquet file.
+fn check(input: &Input) -> Result<()> {
+    if input.head.parquet {
+        return Ok(());
+    }
+    Err(IoError::Value {
+        at: Box::new(Place::file(&input.name)),
+        found: "other bytes at its beginning".to_owned(),
+        expected: "`PAR1`, with which a Parquet file begins".to_owned(),
+    })
 }
 
 #[cfg(not(feature = "parquet"))]
 mod rows {
-    use super::{Input, IoError, Options, Place, Result, Run};
+    use super::{Input, IoError, Options, Place, Result, Run, Stream};
 
     #[expect(clippy::needless_pass_by_value, reason = "as the reader with the feature")]
-    pub(super) fn read(input: Input, _: &Options) -> Result<Vec<Run>> {
+    pub(super) fn read(input: Input, _: &Options, _: Option<&mut Stream<'_>>) -> Result<Vec<Run>> {
         Err(IoError::Compression {
             at: Box::new(Place::file(&input.name)),
             found: "is a Parquet file, which this build cannot read".to_owned(),
@@ -72,15 +84,20 @@ mod rows {
     use parquet::record::reader::RowIter;
     use parquet::schema::types::Type;
 
-    use super::{Input, IoError, Options, Place, Result, Run};
+    use super::{Input, IoError, Options, Place, Result, Run, Stream};
     use crate::columns::{Field, Target, TimeUnit};
     use crate::error::{Spot, columns_shown, shown};
     use crate::generic::{
-        Cell, Cells, Decided, RowReader, Slot, Slots, Source, collect, map_by_names,
+        Cell, Cells, Decided, Keep, RowReader, Slot, Slots, Source, hold, map_by_names, pass_on,
     };
     use crate::rows::Row;
 
-    pub(super) fn read(input: Input, options: &Options) -> Result<Vec<Run>> {
+    /// Reads all rows into one run, or into `to` if there is one.
+    pub(super) fn read(
+        input: Input,
+        options: &Options,
+        to: Option<&mut Stream<'_>>,
+    ) -> Result<Vec<Run>> {
         let name = input.name.clone();
         let bytes = bytes::Bytes::from(input.into_bytes()?);
         // The decoder is not ours: a panic in it on damaged bytes is an error, too.
@@ -95,7 +112,10 @@ mod rows {
                 .map(field_name)
                 .collect();
             let rows = ParquetRows::new(&name, &file, names, options)?;
-            collect(&name, rows)
+            match to {
+                Some(to) => pass_on(&name, rows, to),
+                None => hold(&name, rows),
+            }
         };
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             let why = ParquetError::General("its pages cannot be decoded".to_owned());
@@ -175,8 +195,10 @@ mod rows {
             let unread = names.into_iter().filter(unread).collect();
             Ok(Self { name, iter, slots, fields, unread, row: 0, decided: Decided::default() })
         }
+    }
 
-        fn next_row(&mut self) -> Result<Option<Row>> {
+    impl Source for ParquetRows<'_> {
+        fn row(&mut self, keep: Keep<'_>) -> Result<Option<Row>> {
             let Some(row) = self.iter.next() else { return Ok(None) };
             self.row += 1;
             let row = row.map_err(|e| damaged(self.name, Some(self.row), &e))?;
@@ -193,20 +215,9 @@ mod rows {
                 }
             }
             let reader = RowReader { row: spot, slots: &self.slots, cells: &cells };
-            let timeline = reader.timeline(self.row, &mut self.decided)?;
+            let timeline = reader.kept(self.row, &mut self.decided, keep)?;
             Ok(Some((self.row, timeline)))
         }
-    }
-
-    impl Iterator for ParquetRows<'_> {
-        type Item = Result<Row>;
-
-        fn next(&mut self) -> Option<Self::Item> {
-            self.next_row().transpose()
-        }
-    }
-
-    impl Source for ParquetRows<'_> {
         fn decided(&self) -> Decided {
             self.decided
         }

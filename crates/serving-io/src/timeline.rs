@@ -72,7 +72,7 @@ use crate::detect::{Format, Options, Reader};
 use crate::error::{IoError, Place, Result, Spot, input_of, listed};
 use crate::input::{Head, Input, Lines};
 use crate::json::{self, COUNT};
-use crate::rows::{Ids, Row, implied_outcome, outcome_names};
+use crate::rows::{Ids, Row, Stream, implied_outcome, outcome_names};
 use crate::run::{Clock, Run, RunDuration, Tool};
 
 /// The value of `kind` in a header.
@@ -154,27 +154,53 @@ impl Reader for Timelines {
     }
 
     fn read(&self, input: Input, _: &Options) -> Result<Vec<Run>> {
+        let mut timelines = Vec::new();
+        let mut runs = collect(input, Some(Ids::default()), |_, timeline| {
+            timelines.push(timeline);
+            Ok(())
+        })?;
+        if let Some(run) = runs.first_mut() {
+            run.timelines = timelines;
+        }
+        Ok(runs)
+    }
+
+    fn stream(&self, input: Input, _: &Options, to: &mut Stream<'_>) -> Result<Vec<Run>> {
         let name = input.name.clone();
-        let mut rows = Rows::new(input)?;
-        let mut run = Run { line: 1, ..Run::default() };
-        let mut ids = Ids::default();
-        for row in rows.by_ref() {
-            let (line, timeline) = row?;
-            ids.check(&name, "id", line, timeline.id())?;
-            run.timelines.push(timeline);
-        }
-        if run.timelines.is_empty() {
-            let expected = "one JSON object a line and request";
-            return Err(IoError::NoRequests { at: Box::new(Place::file(&name)), expected });
-        }
-        describe(rows.header, rows.implied, &mut run);
-        Ok(vec![run])
+        let ids = to.compare_ids.then(Ids::default);
+        collect(input, ids, |line, timeline| to.push(&name, line, &timeline))
     }
 }
 
+/// Reads all rows; the run says everything but the requests, which go to `take`.
+fn collect(
+    input: Input,
+    mut ids: Option<Ids>,
+    mut take: impl FnMut(u64, RequestTimeline) -> Result<()>,
+) -> Result<Vec<Run>> {
+    let name = input.name.clone();
+    let mut rows = Rows::new(input)?;
+    let mut run = Run { line: 1, ..Run::default() };
+    let (mut requests, mut arrivals) = (0_u64, false);
+    for row in rows.by_ref() {
+        let (line, timeline) = row?;
+        if let Some(ids) = &mut ids {
+            ids.check(&name, "id", line, timeline.id())?;
+        }
+        requests += 1;
+        arrivals |= timeline.arrival().is_some();
+        take(line, timeline)?;
+    }
+    if requests == 0 {
+        let expected = "one JSON object a line and request";
+        return Err(IoError::NoRequests { at: Box::new(Place::file(&name)), expected });
+    }
+    describe(rows.header, rows.implied, arrivals, &mut run);
+    Ok(vec![run])
+}
+
 /// Fills what the header says.
-fn describe(header: Option<Header>, implied: u64, run: &mut Run) {
-    let arrivals = run.timelines.iter().any(|t| t.arrival().is_some());
+fn describe(header: Option<Header>, implied: u64, arrivals: bool, run: &mut Run) {
     let with_header = header.is_some();
     let header = header.unwrap_or_default();
     if arrivals {

@@ -83,10 +83,13 @@ fn rows(report: &Report) -> Vec<Row> {
             ));
         }
     }
-    let in_flight = report.in_flight;
     let n = Some(report.in_flight_n);
-    rows.push(Row::plain("in_flight_mean", in_flight.map(|x| x.mean.get()), n));
-    rows.push(Row::plain("in_flight_peak", in_flight.map(|x| x.peak as f64), n));
+    rows.push(Row::plain("in_flight_mean", report.in_flight_mean().map(Quantity::number), n));
+    let peak = report.in_flight.map(|x| x.peak as f64);
+    rows.push(Row::plain("in_flight_peak", peak, n));
+    if let Some(s) = report.sketched {
+        rows.push(Row::plain("sketch_relative_error", Some(s.relative_error), None));
+    }
     for (outcome, count) in &report.outcomes {
         rows.push(Row::plain(&format!("requests_{}", outcome.name()), Some(*count as f64), None));
     }

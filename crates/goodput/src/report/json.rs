@@ -99,11 +99,14 @@ pub fn figures(map: &mut Map<String, Value>, report: &Report) {
             "input_length_tokens": t.input_length.as_ref().map(lengths),
         }),
     );
+    if let Some(s) = report.sketched {
+        map.insert("sketch_relative_error".to_owned(), json!(s.relative_error));
+    }
     map.insert("goodput".to_owned(), report.goodput.as_ref().map_or(Value::Null, goodput));
     map.insert(
         "resources".to_owned(),
         json!({
-            "in_flight_mean": number(report.in_flight.map(|n| n.mean)),
+            "in_flight_mean": number(report.in_flight_mean()),
             "in_flight_peak": report.in_flight.map(|n| n.peak),
             "in_flight_requests": report.in_flight_n,
         }),

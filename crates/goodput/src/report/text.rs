@@ -124,7 +124,14 @@ fn bounds(figure: &Figure) -> String {
 
 /// The latency layer.
 pub fn latency(text: &mut String, report: &Report, confidence: Confidence) -> Result<()> {
-    writeln!(text, "\nLatency")?;
+    match report.sketched {
+        Some(s) => writeln!(
+            text,
+            "\nLatency (sketched: percentiles are off by {} at most)",
+            format::percent(s.relative_error)
+        )?,
+        None => writeln!(text, "\nLatency")?,
+    }
     let mut rows = Vec::new();
     let mut notes = Vec::new();
     let mut none = Vec::new();
@@ -411,7 +418,17 @@ fn share_bounds(i: &Interval) -> String {
 
 fn resources(text: &mut String, report: &Report) -> Result<()> {
     writeln!(text, "\nResources")?;
+    let sketched = report.sketched.and_then(|s| s.in_flight_mean);
     match report.in_flight {
+        None if sketched.is_some() => line(
+            text,
+            "in flight",
+            &format!(
+                "mean {} by Little's law, over {}; a sketch does not know the peak",
+                sketched.map_or("-".to_owned(), |n| format::rate(n.get())),
+                format::things(report.in_flight_n, "completed request")
+            ),
+        )?,
         Some(n) => line(
             text,
             "in flight",

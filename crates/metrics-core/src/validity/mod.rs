@@ -369,6 +369,21 @@ pub const CHECKS: &[&Check] = &[
     &compare::W36,
 ];
 
+/// Checks of a report that need the requests one by one or in their order, so that counts and
+/// sketches do not show them; W02 of a closed loop is then found by its bound.
+pub const NEED_REQUESTS: &[&Check] = &[
+    &load::W02,
+    &load::W03,
+    &load::W04,
+    &load::W05,
+    &objectives::W16,
+    &content::W17,
+    &stream::W26,
+    &content::W31,
+    &engine::W32,
+    &load::W35,
+];
+
 /// The check of this id or name, in any case.
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Check> {
