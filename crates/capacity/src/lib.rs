@@ -1,0 +1,14 @@
+//! What follows from measured and simulated serving: how long a step takes, and how well a
+//! simulator meets a real engine.
+//!
+//! - [`fit`]: from measurements to a step time, with its errors and what the data cannot tell
+//! - [`calibrate`]: overheads that kernels do not show, fitted end to end with cross-validation
+//!
+//! This crate reads files through [`serving_io`], simulates with [`sched_sim`] and holds no formula
+//! of a metric.
+
+pub mod calibrate;
+pub mod error;
+pub mod fit;
+
+pub use error::{FitError, Result};
