@@ -25,6 +25,7 @@
 //! ```
 
 pub mod file;
+pub mod groups;
 pub mod judge;
 pub mod model;
 pub mod point;

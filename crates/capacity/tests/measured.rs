@@ -15,7 +15,19 @@ fn probe() {
         "llmservingsim/profile/RTXPRO6000_Qwen_Qwen3-32B_bf16_tp2",
         "llmservingsim/bench/RTX4090_Llama-3.1-8B/requests.jsonl",
     ] {
-        let s = match sources::read(&root.join(f), &sources::Options { kv_tokens: if f.contains("RTX4090") {Some(41408)} else if f.contains("RTXPRO6000") {Some(400000)} else {None}, ..Default::default() }) {
+        let s = match sources::read(
+            &root.join(f),
+            &sources::Options {
+                kv_tokens: if f.contains("RTX4090") {
+                    Some(41408)
+                } else if f.contains("RTXPRO6000") {
+                    Some(400000)
+                } else {
+                    None
+                },
+                ..Default::default()
+            },
+        ) {
             Ok(s) => s,
             Err(e) => {
                 println!("{f}: {e}");

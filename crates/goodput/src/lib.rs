@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod diff;
 mod explain;
+mod fit;
 mod gate;
 mod output;
 mod queue;

@@ -5,6 +5,7 @@ mod render;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use capacity::watch::Watched;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
@@ -65,8 +66,9 @@ pub struct Arguments {
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate_scale: Vec<String>,
-    /// What a step costs: coefficients, or a preset [default: llama-3.1-8b-h100-sxm].
-    #[arg(long, value_name = "COEFFICIENTS|PRESET")]
+    /// What a step costs: coefficients, a preset, or a file of `goodput fit` [default:
+    /// llama-3.1-8b-h100-sxm].
+    #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE")]
     step_time: Option<String>,
     /// Seed of a generated workload.
     #[arg(long, value_name = "NUMBER", conflicts_with = "trace")]
@@ -140,6 +142,8 @@ struct Simulated {
     statistics: RunStatistics,
     load: OfferedLoad,
     end: RunEnd,
+    /// Steps outside of the range in which the step time is known.
+    beyond: Vec<String>,
 }
 
 /// All runs, and what they share.
@@ -323,7 +327,9 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
 fn step_time(source: &StepTimeSource) -> Result<Box<dyn StepTime>> {
     Ok(match source {
         StepTimeSource::Affine(affine) => Box::new(*affine),
+        StepTimeSource::TwoRegime(form) => Box::new(*form),
         StepTimeSource::Preset(preset) => Box::new(of_preset(preset)?),
+        StepTimeSource::Fitted(file) => Box::new(file.step),
         _ => bail!("this version does not know the form of the step time"),
     })
 }
@@ -359,11 +365,16 @@ fn simulate(
         scaled = workload.scale_rate(setting.rate_scale)?;
         &scaled
     };
+    let cost = Watched::new(cost);
     let simulation = Simulation::new(workload, policy, &cost).limits(limits);
     let result =
         if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
+    let beyond = match &setting.step_time {
+        StepTimeSource::Fitted(file) => cost.beyond(&file.regimes),
+        _ => Vec::new(),
+    };
     let report = if timelines.is_empty() {
         None
     } else {
@@ -389,6 +400,7 @@ fn simulate(
     Ok(Simulated {
         load: OfferedLoad::of(workload, policy, &cost)?,
         requests: workload.len(),
+        beyond,
         end: result.end(),
         setting,
         report,

@@ -26,6 +26,9 @@ use self::table::Table;
 use super::point::Source;
 use crate::error::{FitError, Result};
 
+/// What a source of requests is called; its file can be replayed.
+pub const REQUEST_LOG: &str = "request log";
+
 /// How to read a file of points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {

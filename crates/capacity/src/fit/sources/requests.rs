@@ -34,7 +34,7 @@ impl Seen {
 /// The points of a file that a reader of benchmark results knows.
 pub(super) fn read(path: &Path, name: &str, options: &Options) -> Result<Source> {
     let file = read_path(path, &serving_io::Options::default())?;
-    let mut source = Source::new(name, "request log");
+    let mut source = Source::new(name, super::REQUEST_LOG);
     source.assumed.push(
         "each request gives one mean step: its TPOT against the requests that decoded with it and the prompts whose first token came meanwhile; TTFT is not used"
             .to_owned(),
