@@ -238,8 +238,8 @@ fn residuals<T: StepTime>(
 const ITERATIONS: usize = 30;
 
 /// A combination of overheads that changes the figures this much less than the strongest is not
-/// told by the runs.
-const WEAK: f64 = 0.02;
+/// told by the runs: differences of simulations are rough.
+const WEAK: f64 = 0.1;
 
 /// The overheads with the least squared relative errors over the runs.
 ///
@@ -251,15 +251,16 @@ fn fit<T: StepTime>(
     step_time: &T,
 ) -> Result<(Overheads, Vec<String>)> {
     let squares = |r: &[f64]| r.iter().map(|x| x * x).sum::<f64>();
-    // A hundredth of the least TPOT, so that a difference is small against what is measured.
     let least = runs.iter().map(|r| r.measured.tpot_s).fold(f64::INFINITY, f64::min);
-    let delta = least / 100.0;
+    // Small against what is measured, and far above what the instants of arrivals inside a step
+    // make of a difference; many requests share a step, so theirs is smaller.
+    let deltas = [least / 20.0, least / 20.0, least / 400.0, least / 20.0];
     let mut x = [0.0; KINDS];
     let mut at = residuals(runs, server, step_time, &Overheads::from_values(x))?;
     let mut confused = Vec::new();
     for _ in 0..ITERATIONS {
         let mut rows: Vec<Vec<f64>> = vec![vec![0.0; KINDS + 1]; at.len()];
-        for j in 0..KINDS {
+        for (j, delta) in deltas.into_iter().enumerate() {
             let mut moved = x;
             moved[j] += delta;
             let there = residuals(runs, server, step_time, &Overheads::from_values(moved))?;
@@ -488,10 +489,13 @@ mod tests {
         // What a prompt and what the client adds to TTFT can hardly be told apart, and it says so.
         let o = found.overheads;
         assert!(off(o.client_s + o.per_prefill_s, 0.0048) < 0.1, "{found:?}");
-        assert!(found.confused.iter().any(|c| c.contains("prompt chunk, ")), "{found:?}");
-        for (name, e) in found.fitted.iter().chain(&found.held_out) {
-            for x in e.values() {
-                assert!(x.abs() < 0.01, "{name} {e:?}");
+        assert!(
+            found.confused.iter().any(|c| c.contains("per prompt chunk") && c.contains("client")),
+            "{found:?}"
+        );
+        for (all, most) in [(&found.fitted, 0.01), (&found.held_out, 0.05)] {
+            for (name, e) in all {
+                assert!(e.values().iter().all(|x| x.abs() < most), "{name} {e:?}");
             }
         }
     }

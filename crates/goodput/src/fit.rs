@@ -27,7 +27,7 @@ Examples:
   goodput fit steps.csv -o step-time.toml
   goodput sim --step-time step-time.toml
   goodput fit steps.csv --form floored --regime decode
-  goodput fit steps.csv --map decodes=batch,time_ms=ms
+  goodput fit batches.csv --map decodes=batch,time_ms=ms
   goodput fit steps.csv --validate other-steps.csv";
 
 /// Which steps are fitted.
@@ -172,18 +172,18 @@ struct Check {
     replay: Option<std::result::Result<Replay, String>>,
 }
 
+/// How many deployments have no fit, and why the first has none.
+type Skipped = (u64, Option<String>);
+
 /// Everything that is shown.
 struct Answer {
     form: Form,
     sources: Vec<Source>,
     groups: Vec<Group>,
-    /// Deployments with too few points, and why the first has no fit.
-    skipped: (u64, Option<String>),
+    skipped: Skipped,
     checks: Vec<Check>,
     /// The file that was written.
     written: Option<String>,
-    /// The error of the model, for finding W29.
-    kind: &'static str,
 }
 
 /// With more deployments than this, those with few points are left out and counted.
@@ -212,7 +212,7 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let written = output.map(|path| write(arguments, path, &groups)).transpose()?;
-    let answer = Answer { form, sources, groups, skipped, checks, written, kind: "goodput-fit" };
+    let answer = Answer { form, sources, groups, skipped, checks, written };
     render::render(&answer, format)
 }
 
@@ -230,7 +230,7 @@ fn chosen(source: &mut Source, arguments: &Arguments) {
 }
 
 /// The fit of each deployment.
-fn fitted(sources: &[Source], form: Form) -> Result<(Vec<Group>, (u64, Option<String>))> {
+fn fitted(sources: &[Source], form: Form) -> Result<(Vec<Group>, Skipped)> {
     let all = groups(sources);
     let many = FEW < all.len();
     let mut skipped = (0, None);

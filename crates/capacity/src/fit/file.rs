@@ -74,6 +74,12 @@ pub fn step_time(fitted: &Fitted) -> Result<(FittedStep, Vec<String>)> {
             let decode = fitted.decode.as_ref().ok_or_else(|| missing(Regime::Decode))?;
             if decode.regime == Some(Regime::Mean) {
                 let mixed = all(decode)?;
+                if mixed.prefill == Ticks::ZERO {
+                    limits.push(
+                        "b is 0: the points do not show what prefill costs, so a simulated TTFT is far too short"
+                            .to_owned(),
+                    );
+                }
                 let pure = Coefficients { prefill: Ticks::ZERO, ..mixed };
                 return Ok((
                     FittedStep::TwoRegime(TwoRegime::new(pure, mixed, Extra::default())?),
@@ -96,12 +102,9 @@ pub fn step_time(fitted: &Fitted) -> Result<(FittedStep, Vec<String>)> {
             let floor = ticks(prefill.floor.unwrap_or(0.0))?;
             FittedStep::TwoRegime(TwoRegime::new(pure, mixed, Extra { floor, ..Extra::default() })?)
         }
-        Form::Affine | Form::Linear => {
-            let fit = fitted.decode.as_ref().ok_or_else(|| missing(Regime::Decode))?;
-            FittedStep::Affine(Affine::new(all(fit)?)?)
-        }
+        Form::Affine | Form::Linear => FittedStep::Affine(Affine::new(all(whole()?)?)?),
         Form::Floored => {
-            let fit = fitted.decode.as_ref().ok_or_else(|| missing(Regime::Decode))?;
+            let fit = whole()?;
             FittedStep::Floored(Floored::new(FlooredCoefficients {
                 overhead: ticks(fit.coefficient(Term::Base))?,
                 floor: ticks(fit.floor.unwrap_or(0.0))?,

@@ -236,9 +236,7 @@ impl Fitted {
     pub fn seconds(&self, p: &Point) -> Option<f64> {
         let one = |fit: &Option<RegimeFit>| fit.as_ref().map(|f| f.seconds(p));
         match (self.form, p.regime) {
-            (Form::TwoRegime, Regime::Prefill) | (Form::Split, Regime::Prefill) => {
-                one(&self.prefill)
-            }
+            (Form::TwoRegime | Form::Split, Regime::Prefill) => one(&self.prefill),
             (Form::Split, _) => match &self.decode {
                 Some(f) if f.up_to.is_some_and(|b| b < p.decodes) => one(&self.decode_above),
                 _ => one(&self.decode),

@@ -143,11 +143,13 @@ impl Problem {
     }
 
     /// Whether a column is zero in every row.
+    #[must_use]
     pub fn is_empty_column(&self, j: usize) -> bool {
         self.lengths[j] == 0.0
     }
 
     /// The least squares with coefficients of at least zero.
+    #[must_use]
     pub fn solve(&self) -> Solution {
         let n = self.lengths.len().min(MOST_COLUMNS);
         let usable: Vec<usize> = (0..n).filter(|&j| !self.is_empty_column(j)).collect();
@@ -188,6 +190,7 @@ impl Problem {
     }
 
     /// Ordinary least squares, of either sign; none if the columns depend on each other.
+    #[must_use]
     pub fn solve_free(&self) -> Option<Vec<f64>> {
         let x = self.triangle.solve()?;
         Some(x.iter().zip(&self.lengths).map(|(x, l)| x / l).collect())
@@ -197,6 +200,7 @@ impl Problem {
     ///
     /// One-sided Jacobi on the triangle. A small value is a combination of columns, its direction,
     /// that hardly changes the fit.
+    #[must_use]
     pub fn singular(&self) -> Vec<(f64, Vec<f64>)> {
         let n = self.lengths.len();
         let entry = |i: usize, j: usize| if i <= j { self.triangle.at(i, j) } else { 0.0 };
@@ -220,10 +224,10 @@ impl Problem {
                     let c = 1.0 / t.hypot(1.0);
                     let s = c * t;
                     for matrix in [&mut u, &mut v] {
-                        for i in 0..n {
-                            let (x, y) = (matrix[p][i], matrix[q][i]);
-                            matrix[p][i] = c * x - s * y;
-                            matrix[q][i] = s * x + c * y;
+                        // p comes before q.
+                        let (head, tail) = matrix.split_at_mut(q);
+                        for (x, y) in head[p].iter_mut().zip(tail[0].iter_mut()) {
+                            (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
                         }
                     }
                 }

@@ -182,7 +182,7 @@ fn one(text: &mut String, group: &Group) -> Result<()> {
                 text,
                 "least squares",
                 &format!(
-                    "not taken: R2 {}, yet MAPE {}, worst {}",
+                    "ordinary, for comparison: R2 {}, MAPE {}, worst {}",
                     format::fixed(*r2, 3),
                     format::percent(e.mean_absolute),
                     signed(e.worst)
@@ -234,13 +234,12 @@ fn ranges(fit: &RegimeFit) -> String {
 /// The points of a regime.
 fn own<'a>(group: &'a Group, fit: &RegimeFit) -> Vec<&'a Point> {
     let in_set = |p: &&Point| match fit.regime {
-        None => true,
         Some(r) if r != p.regime => false,
         Some(Regime::Decode) => {
             let cut = group.fitted.decode.as_ref().and_then(|f| f.up_to);
             cut.is_none_or(|b| (p.decodes <= b) == fit.up_to.is_some())
         }
-        Some(_) => true,
+        None | Some(_) => true,
     };
     group.points.iter().filter(in_set).collect()
 }
@@ -548,7 +547,7 @@ fn json_of(answer: &Answer) -> Result<String> {
     let form: Form = answer.form;
     output::json_text(&json!({
         "schema_version": 1,
-        "kind": answer.kind,
+        "kind": "goodput-fit",
         "form": form.name(),
         "formula": form.formula(),
         "sources": sources,

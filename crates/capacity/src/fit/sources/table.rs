@@ -105,12 +105,11 @@ impl Table {
                     serde_json::Value::Array(_) | serde_json::Value::Object(_) => continue,
                     other => other.to_string(),
                 };
-                match columns.iter().position(|c| *c == key) {
-                    Some(i) => cells[i] = cell,
-                    None => {
-                        columns.push(key);
-                        cells.push(cell);
-                    }
+                if let Some(i) = columns.iter().position(|c| *c == key) {
+                    cells[i] = cell;
+                } else {
+                    columns.push(key);
+                    cells.push(cell);
                 }
             }
             rows.push((line, cells));
