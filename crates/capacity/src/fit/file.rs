@@ -64,9 +64,18 @@ pub fn step_time(fitted: &Fitted) -> Result<(FittedStep, Vec<String>)> {
     let missing = |regime: Regime| {
         FitError::NoPoints {
         regime: regime.title(),
-        remedy: "a simulation needs both regimes: give a file with such steps too, or take --form affine or floored"
-            .to_owned(),
-    }
+        remedy: "a simulation needs both regimes, give a file with such steps too".to_owned(),
+    };
+    // One set for all steps extrapolates freely: without steps of a kind it would cost nothing.
+    let whole = || -> Result<&RegimeFit> {
+        let fit = fitted.decode.as_ref().ok_or_else(|| missing(Regime::Decode))?;
+        if fit.range.prefill_tokens.1 == 0.0 {
+            return Err(missing(Regime::Prefill));
+        }
+        if fit.range.decodes.1 == 0.0 {
+            return Err(missing(Regime::Decode));
+        }
+        Ok(fit)
     };
     let mut limits = fitted.limits.clone();
     let step = match fitted.form {
