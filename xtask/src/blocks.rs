@@ -7,6 +7,8 @@ use metrics_core::alerts::THRESHOLDS;
 use metrics_core::diagnosis::{ROWS, Tolerance};
 use metrics_core::format::fixed;
 use metrics_core::metric::{Formula, Language, Layer, Metric, Source, Text, text};
+use metrics_core::tool_rules::{FAULTS, Tool, Topic, rule};
+use metrics_core::validity::CHECKS;
 
 use queueing::{Mm1, Mmc, Queue, WaitDistribution};
 
@@ -27,9 +29,14 @@ pub const BLOCKS: &[Block] = &[
     ("queueing", |l| Ok(metrics(l, Layer::Queueing))),
     ("diagnosis", |l| Ok(diagnosis(l))),
     ("thresholds", |l| Ok(thresholds(l))),
+    ("findings", |l| Ok(findings(l))),
     ("rho-w", rho_w),
     ("erlang-c", erlang_c),
+    ("queue-models", queue_models),
+    ("approximation-errors", approximation_errors),
     ("exported", |l| Ok(exported(l))),
+    ("tool-rules", |l| Ok(tool_rules(l))),
+    ("tool-faults", |l| Ok(tool_faults(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
     ("sample-report", |_| sample_report()),
     ("sample-sim", |_| printed(&["sim"])),
@@ -99,6 +106,43 @@ fn metrics(language: Language, layer: Layer) -> String {
             m.unit.to_string(),
             m.note.in_language(language).to_owned(),
             source(m.source, language),
+        ]);
+    }
+    table.done()
+}
+
+/// Every finding of the validity verdict, in the order of the ids.
+fn findings(language: Language) -> String {
+    let mut table = Table::new(
+        language,
+        &[
+            text("Finding", "发现"),
+            text("Rule", "规则"),
+            text("Level", "级别"),
+            text("Affects", "影响"),
+            text("Why", "原因"),
+            text("Do", "处理"),
+            text("Seen in", "见于"),
+            text("Raised by", "由谁给出"),
+        ],
+    );
+    let joint = if language == Language::En { ", " } else { "、" };
+    for c in CHECKS {
+        let affects: Vec<&str> = c.affects.iter().map(|s| s.text().in_language(language)).collect();
+        let commands: Vec<&str> = c.raised_by.iter().map(|x| x.name()).collect();
+        let seen = match c.source.section {
+            "" => c.source.work.to_owned(),
+            section => format!("{} ({section})", c.source.work),
+        };
+        table.row([
+            format!("{} {} (`{}`)", c.id, c.title.in_language(language), c.name),
+            c.rule.in_language(language).to_owned(),
+            c.level_names(language),
+            affects.join(joint),
+            c.why.in_language(language).to_owned(),
+            c.advice.in_language(language).to_owned(),
+            seen,
+            commands.join(joint),
         ]);
     }
     table.done()
@@ -183,6 +227,90 @@ fn thresholds(language: Language) -> String {
         ]);
     }
     table.done()
+}
+
+/// What each queueing model gives, from what it does give.
+fn queue_models(language: Language) -> Result<String> {
+    use queueing::profile::Quantity as Q;
+    let groups: &[(Text, &[Q])] = &[
+        (text("ρ", "ρ"), &[Q::Utilization]),
+        (text("L, W, Wq", "L、W、Wq"), &[Q::L, Q::W, Q::Wq]),
+        (text("Lq", "Lq"), &[Q::Lq]),
+        (text("P(wait)", "等待概率"), &[Q::PWait]),
+        (text("p0", "p0"), &[Q::P0]),
+        (text("wait > 0", "大于 0 的等待"), &[Q::WqGivenWait]),
+        (text("lost", "丢失"), &[Q::PBlock]),
+        (text("Var N", "N 的方差"), &[Q::VarN]),
+        (text("Var W, Wq", "W、Wq 的方差"), &[Q::VarW, Q::VarWq]),
+    ];
+    let mut head = vec![text("Model", "模型"), text("Command", "命令")];
+    head.extend(groups.iter().map(|(name, _)| *name));
+    head.extend([text("pₙ", "pₙ"), text("wait law", "等待分布"), text("response law", "响应分布")]);
+    let mut table = Table::new(language, &head);
+    let mark = |has: bool| if has { "•".to_owned() } else { String::new() };
+    for sample in queueing::profile::SAMPLES {
+        let profile = (sample.make)()?;
+        let lost =
+            |q: Q| profile.get(q).is_some() || q == Q::PBlock && profile.get(Q::PAbandon).is_some();
+        let mut cells = vec![sample.name.to_owned(), format!("`goodput queue {}`", sample.command)];
+        cells.extend(groups.iter().map(|(_, all)| mark(all.iter().all(|&q| lost(q)))));
+        cells.push(mark(profile.pn(1).is_some()));
+        cells.push(mark(profile.wait().is_some()));
+        cells.push(mark(profile.response().is_some()));
+        table.row(cells);
+    }
+    Ok(table.done())
+}
+
+/// How far the approximations are off against exact models.
+fn approximation_errors(language: Language) -> Result<String> {
+    use queueing::approx::{allen_cunneen, kingman_vut, klb_qna, sakasegawa, whitt_gim};
+    use queueing::gim1::Gaps;
+    let mut table = Table::new(
+        language,
+        &[
+            text("Exact model", "精确模型"),
+            text("ρ", "ρ"),
+            text("Allen-Cunneen", "Allen-Cunneen"),
+            text("Sakasegawa", "Sakasegawa"),
+            text("Whitt", "Whitt"),
+            text("Kingman VUT", "Kingman VUT"),
+            text("KLB", "KLB"),
+        ],
+    );
+    let off = |value: f64, exact: f64| {
+        let percent = (value / exact - 1.0) * 100.0;
+        let sign = if 0.0 <= percent { "+" } else { "" };
+        format!("{sign}{} %", fixed(percent, 1))
+    };
+    for c in [1_u64, 10, 100] {
+        for rho in [0.7, 0.9, 0.99] {
+            let a = rho * c as f64;
+            let exact = queueing::Mdc::new(a, 1.0, c)?.wq();
+            let mut cells = vec![format!("M/D/{c}"), rho.to_string()];
+            for formula in [allen_cunneen, sakasegawa, whitt_gim] {
+                cells.push(off(formula(c, a, 1.0, 0.0, 1.0)?, exact));
+            }
+            cells.extend([String::new(), String::new()]);
+            table.row(cells);
+        }
+    }
+    for (name, gaps) in [("D/M/1", Gaps::Det), ("H₂/M/1, cₐ² = 4", Gaps::Hyperexp { scv: 4.0 })]
+    {
+        for rho in [0.5, 0.8, 0.95] {
+            let exact = queueing::GiM1::new(rho, gaps, 1.0)?.wq();
+            let scv = gaps.scv();
+            let mut cells = vec![name.to_owned(), rho.to_string()];
+            for formula in [allen_cunneen, sakasegawa, whitt_gim] {
+                cells.push(off(formula(1, rho, scv, 1.0, 1.0)?, exact));
+            }
+            for formula in [kingman_vut, klb_qna] {
+                cells.push(off(formula(rho, scv, 1.0, 1.0)?, exact));
+            }
+            table.row(cells);
+        }
+    }
+    Ok(table.done())
 }
 
 /// Utilizations of the queueing tables.
@@ -273,6 +401,42 @@ fn exported(language: Language) -> String {
                 ]);
             }
         }
+    }
+    table.done()
+}
+
+/// How each tool defines its figures, by topic, so that neighbours can be compared.
+fn tool_rules(language: Language) -> String {
+    let head =
+        [text("Of", "关于"), text("Tool", "工具"), text("Rule", "规则"), text("Source", "出处")];
+    let mut table = Table::new(language, &head);
+    for topic in Topic::ALL {
+        for tool in Tool::ALL {
+            let Some(rule) = rule(tool, topic) else { continue };
+            let says = rule.says.in_language(language);
+            table.row([
+                topic.title().in_language(language).to_owned(),
+                format!("{} {}", tool.title(), tool.version()),
+                if rule.differs { format!("**{says}**") } else { says.to_owned() },
+                format!("`{}`", rule.source),
+            ]);
+        }
+    }
+    table.done()
+}
+
+/// What is publicly known to be wrong with a tool's own figure.
+fn tool_faults(language: Language) -> String {
+    let head =
+        [text("Tool", "工具"), text("Fault", "缺陷"), text("Name", "名称"), text("Source", "出处")];
+    let mut table = Table::new(language, &head);
+    for fault in FAULTS {
+        table.row([
+            fault.tool.title().to_owned(),
+            fault.says.in_language(language).to_owned(),
+            format!("`{}`", fault.id),
+            fault.source.to_owned(),
+        ]);
     }
     table.done()
 }

@@ -9,6 +9,7 @@ mod ci;
 mod conformance;
 mod docs;
 mod faults;
+mod fuzz;
 mod new;
 mod reference;
 mod repo;
@@ -68,6 +69,8 @@ enum Chore {
     },
     /// Plant one fault at a time in a copy of the tree and see that a test fails; takes a while
     Faults(faults::FaultsArguments),
+    /// Fuzz every reader and parser in turn, one line each; needs cargo-fuzz
+    Fuzz(fuzz::FuzzArguments),
     /// Compare models with tables of reference values
     Reference {
         #[command(subcommand)]
@@ -145,6 +148,7 @@ fn run(chore: Chore) -> Result<()> {
             println!("{}", new::metric(&root, &arguments)?);
             Ok(())
         }
+        Chore::Fuzz(arguments) => fuzz::run(&root, &arguments),
         Chore::Faults(arguments) => faults::run(&root, &arguments),
         Chore::Reference { what: Reference::Queueing { dir } } => {
             let found = reference::queueing(&dir)?;

@@ -1,6 +1,7 @@
 //! Mean TTFT, TPOT and E2E of a run, measured or simulated, and how far two are apart.
 
 use metrics_core::RequestTimeline;
+use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::{DecodeFirst, OfferedLoad, Simulation, StepTime, Workload};
 
 use crate::error::{FitError, Result};
@@ -99,6 +100,24 @@ pub trait Server {
             remedy: "a mean TPOT needs some".to_owned(),
         };
         Means::of(&self.run(workload, step_time)?).ok_or_else(none)
+    }
+}
+
+/// Timelines that a simulation made; they are sound by construction.
+fn unsound(source: &metrics_core::Error) -> FitError {
+    FitError::Row { file: "simulation".to_owned(), line: 0, problem: source.to_string() }
+}
+
+/// vLLM's scheduler.
+impl Server for VllmConfig {
+    fn run(&self, workload: &Workload, step_time: &dyn StepTime) -> Result<Vec<RequestTimeline>> {
+        let vllm = VllmV1Run::new(self.clone());
+        let result = Simulation::vllm_v1(workload, vllm, step_time).run()?;
+        result.timelines().map_err(|e| unsound(&e))
+    }
+
+    fn load(&self, workload: &Workload, step_time: &dyn StepTime) -> Result<Option<f64>> {
+        Ok(OfferedLoad::of_vllm_v1(workload, self, step_time)?.relative())
     }
 }
 

@@ -43,6 +43,12 @@ impl<T: StepTime> Watched<T> {
         Self { inner, seen: Default::default() }
     }
 
+    /// The step time itself, which does not remember.
+    #[must_use]
+    pub const fn inner(&self) -> &T {
+        &self.inner
+    }
+
     fn note(&self, work: &StepWork) {
         let cell = &self.seen[usize::from(work.prefills != 0)];
         cell.set(cell.get().with(work));

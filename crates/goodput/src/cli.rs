@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, diff, explain, fit, queue, report, sim};
+use crate::{check, diagnose, diff, explain, fit, queue, report, sim};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -15,6 +15,7 @@ const EXIT_CODES: &str = "\
 Examples:
   goodput report result.json --slo 'ttft<200ms,tpot<50ms'
   goodput check new.json --base old.json --no-regress 5%
+  goodput diagnose result.json metrics.txt --goodput ttft:200 tpot:50
   goodput sim --max-num-seqs 16,64
   goodput queue mmc --rate 8/s --service 200ms --servers 3
   goodput explain tpot
@@ -23,7 +24,7 @@ Exit codes:
   0  fine
   1  an objective is missed, or a figure regressed (check)
   2  wrong command line, or an input that cannot be read
-  3  indeterminate (check)";
+  3  indeterminate (check), or a run that is not valid (report)";
 
 /// One set of books for LLM serving: exact metrics, goodput and queueing theory.
 ///
@@ -49,15 +50,18 @@ enum Command {
     /// Two runs side by side: what changed, and whether it is more than chance.
     #[command(after_help = diff::EXAMPLES)]
     Diff(diff::Arguments),
+    /// From symptoms to a cause and the first action, with the evidence that decided.
+    #[command(after_help = diagnose::EXAMPLES)]
+    Diagnose(Box<diagnose::Arguments>),
     /// Simulate a workload or a trace under one or several settings.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<sim::Arguments>),
     /// A step time from measured steps, with its error per regime and what the data cannot tell.
     #[command(after_help = fit::EXAMPLES)]
     Fit(Box<fit::Arguments>),
-    /// What queueing theory says: Little, M/M/1, M/M/c, M/G/1, Erlang B and C.
+    /// What queueing theory says: thirty models and laws, percentiles, curves, inverse problems.
     #[command(after_help = queue::EXAMPLES)]
-    Queue(queue::Arguments),
+    Queue(Box<queue::Arguments>),
     /// What a figure is: formula, units, source, code path, with your numbers put in.
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Arguments),
@@ -92,7 +96,16 @@ impl Cli {
                 text
             }
             Command::Diff(arguments) => diff::run(&arguments, format)?,
-            Command::Report(arguments) => report::run(&arguments, format)?,
+            Command::Diagnose(arguments) => {
+                let (text, answer) = diagnose::run(&arguments, format)?;
+                code = answer;
+                text
+            }
+            Command::Report(arguments) => {
+                let (text, answer) = report::run(&arguments, format)?;
+                code = answer;
+                text
+            }
             Command::Sim(arguments) => sim::run(&arguments, format)?,
             // Here -o is the step-time file, and what was found goes to standard output.
             Command::Fit(arguments) => {

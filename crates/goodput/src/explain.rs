@@ -8,6 +8,7 @@ use metrics_core::format;
 use metrics_core::grammar;
 use metrics_core::metric::{Formula, Input, Language, Layer, Metric};
 use metrics_core::units::Unit;
+use metrics_core::validity::{self, Check};
 use serde_json::{Value, json};
 
 use crate::output::{self, Format};
@@ -19,12 +20,13 @@ Examples:
   goodput explain tpot --lang zh
   goodput explain tpot --with t_first=250ms,t_last=1.25s,n_out=6
   goodput explain erlang_c --with c=2,a=1
-  goodput explain kv_bytes_per_token --format json";
+  goodput explain kv_bytes_per_token --format json
+  goodput explain W02";
 
 /// Arguments of `explain`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Id of a metric or law; without one, all are listed.
+    /// Id of a metric, law or finding (W01); without one, all are listed.
     id: Option<String>,
     /// Language of the words.
     #[arg(long, value_enum, default_value_t)]
@@ -34,8 +36,9 @@ pub struct Arguments {
     with: Vec<String>,
 }
 
+/// A language on the command line.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Lang {
+pub enum Lang {
     /// English.
     #[default]
     En,
@@ -65,6 +68,9 @@ fn all() -> impl Iterator<Item = &'static Metric> {
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let language = Language::from(arguments.lang);
     let Some(id) = &arguments.id else { return list(language, format) };
+    if let Some(check) = validity::find(id) {
+        return finding(check, arguments, language, format);
+    }
     let metric = find(id).ok_or_else(|| unknown(id))?;
     let numbers = numbers(metric, &arguments.with)?;
     match format {
@@ -143,6 +149,15 @@ fn list(language: Language, format: Format) -> Result<String> {
                 }
                 writeln!(text, "  {:width$}  {} [{}]", m.id, m.name.in_language(language), m.unit)?;
             }
+            let heading = match language {
+                Language::En => "Findings",
+                Language::Zh => "发现",
+            };
+            writeln!(text, "\n{heading}")?;
+            for c in validity::CHECKS {
+                let title = c.title.in_language(language);
+                writeln!(text, "  {:width$}  {title} [{}]", c.id, c.name)?;
+            }
             text
         }
     })
@@ -170,6 +185,70 @@ fn layer_name(layer: Layer, language: Language) -> &'static str {
             Layer::Queueing => "排队论",
         },
     }
+}
+
+/// A finding of the validity verdict.
+fn finding(
+    check: &'static Check,
+    arguments: &Arguments,
+    language: Language,
+    format: Format,
+) -> Result<String> {
+    if !arguments.with.is_empty() {
+        bail!("{} is a finding: it takes no numbers", check.id);
+    }
+    match format {
+        Format::Text => {}
+        Format::Json => {
+            let levels: Vec<&str> = check.levels.iter().map(|l| l.name()).collect();
+            let affects: Vec<&str> = check.affects.iter().map(|s| s.id()).collect();
+            let commands: Vec<&str> = check.raised_by.iter().map(|c| c.name()).collect();
+            let both = |t: metrics_core::metric::Text| json!({ "en": t.en, "zh": t.zh });
+            return output::json_text(&json!({
+                "schema_version": 1,
+                "id": check.id,
+                "name": check.name,
+                "title": both(check.title),
+                "rule": both(check.rule),
+                "why": both(check.why),
+                "advice": both(check.advice),
+                "levels": levels,
+                "affects": affects,
+                "raised_by": commands,
+                "source": { "work": check.source.work, "section": check.source.section },
+            }));
+        }
+        Format::Csv | Format::Md => {
+            bail!("explain writes text or JSON: use --format text or --format json")
+        }
+    }
+    let [rule, why, level, affects, advice, source, by] = match language {
+        Language::En => ["rule", "why", "level", "affects", "do", "seen in", "raised by"],
+        Language::Zh => ["规则", "原因", "级别", "影响", "处理", "见于", "由谁给出"],
+    };
+    let joint = if matches!(language, Language::En) { ", " } else { "、" };
+    let subjects: Vec<&str> =
+        check.affects.iter().map(|s| s.text().in_language(language)).collect();
+    let commands: Vec<&str> = check.raised_by.iter().map(|c| c.name()).collect();
+    let seen = match check.source.section {
+        "" => check.source.work.to_owned(),
+        section => format!("{} ({section})", check.source.work),
+    };
+    let mut text = String::new();
+    writeln!(text, "{} {}: {}", check.id, check.name, check.title.in_language(language))?;
+    writeln!(text)?;
+    for (label, content) in [
+        (rule, check.rule.in_language(language)),
+        (why, check.why.in_language(language)),
+        (level, check.level_names(language).as_str()),
+        (affects, subjects.join(joint).as_str()),
+        (advice, check.advice.in_language(language)),
+        (source, seen.as_str()),
+        (by, commands.join(joint).as_str()),
+    ] {
+        writeln!(text, "{}", line(label, content))?;
+    }
+    Ok(text)
 }
 
 /// The user's numbers in the order of the inputs; `None` if there are none.

@@ -4,6 +4,7 @@
 
 mod check;
 mod cli;
+mod diagnose;
 mod diff;
 mod explain;
 mod fit;
@@ -27,7 +28,7 @@ pub struct Answer {
     /// For standard error.
     pub err: String,
     /// Exit code: 0 fine, 1 a target missed or a regression, 2 a wrong command line or an input that
-    /// cannot be read, 3 indeterminate.
+    /// cannot be read, 3 indeterminate or a run that is not valid.
     pub code: u8,
 }
 

@@ -1,8 +1,11 @@
 //! `goodput report`: the figures of benchmark results and request logs, rendered.
 
+pub mod as_tool;
 pub mod csv;
+pub mod groups;
 pub mod json;
 pub mod text;
+mod verdict;
 
 pub use text::time;
 
@@ -12,13 +15,17 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use metrics_core::grammar;
 use metrics_core::interval::Confidence;
-use metrics_core::report::{Input, Report, Window};
+use metrics_core::report::{Input, Report, Settings, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
+use metrics_core::table::RequestTable;
+use metrics_core::tool_rules::Tool;
+use serving_io::evidence::facts;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
 
 use crate::output::{Format, one_line, same_file};
+use verdict::Believed;
 
 pub const EXAMPLES: &str = "\
 An objective is a limit for each request (ttft<200ms), an attainment target
@@ -31,6 +38,9 @@ Examples:
   goodput report result.json --goodput ttft:200 tpot:50
   goodput report result.json --slo 'p99(ttft)<1s' --slo 'tpot<50ms @ 99%'
   goodput report a.json b.json --format md -o report.md
+  goodput report result.json --warn-fatal || echo 'not usable for all'
+  goodput report result.json --as sglang --goodput ttft:150
+  goodput report result.json --by input_tokens:3 --slo 'ttft<150ms'
   goodput report log.csv --map ttft_ms=first_ms,e2e_ms=total_ms,output_tokens=n
   zcat log.jsonl.gz | goodput report - --format json";
 
@@ -49,6 +59,21 @@ pub struct Arguments {
     /// Format of the files, where the content does not tell.
     #[arg(long, value_name = "NAME")]
     input_format: Option<String>,
+    /// Exit with 3 for a warning too, not for an error alone.
+    #[arg(long)]
+    warn_fatal: bool,
+    /// Figures under that tool's rules, beside ours, with the difference in words.
+    #[arg(long = "as", value_name = "TOOL", value_parser = tool, conflicts_with = "by")]
+    as_tool: Option<Tool>,
+    /// A report for each value of a column: outcome, input_tokens, output_tokens, or one of the file;
+    /// numbers are binned, as in input_tokens:4 (bins of like size) or input_tokens:100,1000 (edges).
+    #[arg(long, value_name = "COLUMN[:BINS]", value_parser = groups::By::parse)]
+    by: Option<groups::By>,
+}
+
+/// The tool of that name, for the parser of the arguments.
+fn tool(name: &str) -> std::result::Result<Tool, String> {
+    name.parse().map_err(|_| format!("the tools are {}", Tool::ALL.map(Tool::name).join(", ")))
 }
 
 impl Arguments {
@@ -145,9 +170,15 @@ pub struct Reported<'a> {
     number: usize,
     run: &'a Run,
     report: Option<Report>,
+    /// The findings and what they add up to.
+    believed: Believed,
     /// The objectives asked for, also where they could not be computed.
     slo: &'a SloSet,
     confidence: Confidence,
+    /// The run under the rules of the tool that `--as` names.
+    as_tool: Option<as_tool::Sheet>,
+    /// The groups that `--by` asks for.
+    groups: Option<groups::Groups>,
 }
 
 impl Reported<'_> {
@@ -169,8 +200,8 @@ impl Reported<'_> {
     }
 }
 
-/// Runs the command; what it prints.
-pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
+/// Runs the command; what it prints, and the exit code: 3 for a run that is not valid.
+pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let slo = arguments.objectives.set(&arguments.objectives.swallowed())?;
     let confidence = arguments.objectives.confidence()?;
     let method = arguments.objectives.method();
@@ -184,28 +215,63 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let mut reported = Vec::new();
     for file in &files {
         for (i, run) in file.runs.iter().enumerate() {
+            let table = RequestTable::of(&run.timelines);
+            let believed = Believed::new(facts(run, &table, &slo));
+            let (mut as_tool, mut groups) = (None, None);
             let report = if run.has_requests() {
                 let window = run.duration.map(|d| Window {
                     length: d.value,
                     basis: format!("in the file as {}", d.from),
                 });
-                let timelines = &run.timelines;
                 let truncated = run.truncated;
+                let place = || format!("{}, run {}", file.name, i + 1);
+                let settings =
+                    Settings { window: window.clone(), truncated, slo: &slo, method, confidence };
+                let report = Report::of_table(&table, &settings).with_context(place)?;
+                let timelines = &run.timelines;
                 let input = Input { timelines, window, truncated, slo: &slo, method, confidence };
-                Some(Report::new(&input).with_context(|| format!("{}, run {}", file.name, i + 1))?)
+                as_tool = arguments.as_tool.map(|tool| as_tool::sheet(tool, run, &input, &report));
+                let by = arguments.by.as_ref();
+                groups = by
+                    .map(|by| groups::groups(by, run, &input, &report))
+                    .transpose()
+                    .with_context(place)?;
+                Some(report)
             } else {
                 None
             };
-            reported.push(Reported { file, number: i + 1, run, report, slo: &slo, confidence });
+            let (number, slo) = (i + 1, &slo);
+            reported.push(Reported {
+                file,
+                number,
+                run,
+                report,
+                believed,
+                slo,
+                confidence,
+                as_tool,
+                groups,
+            });
         }
     }
-    match format {
-        Format::Text => text::render(&reported),
-        Format::Json => json::render(&reported),
-        Format::Csv => csv::render_csv(&reported),
-        Format::Md => Ok(csv::render_markdown(&reported)),
-    }
+    let text = match format {
+        Format::Text if arguments.as_tool.is_some() => as_tool::render_text(&reported)?,
+        Format::Csv if arguments.as_tool.is_some() => as_tool::render_csv(&reported)?,
+        Format::Md if arguments.as_tool.is_some() => as_tool::render_markdown(&reported),
+        Format::Text if arguments.by.is_some() => groups::render_text(&reported)?,
+        Format::Csv if arguments.by.is_some() => groups::render_csv(&reported)?,
+        Format::Md if arguments.by.is_some() => groups::render_markdown(&reported),
+        Format::Text => text::render(&reported)?,
+        Format::Json => json::render(&reported)?,
+        Format::Csv => csv::render_csv(&reported)?,
+        Format::Md => csv::render_markdown(&reported),
+    };
+    let fatal = reported.iter().any(|r| r.believed.is_fatal(arguments.warn_fatal));
+    Ok((text, if fatal { INVALID } else { 0 }))
 }
+
+/// Exit code for a run that is not what it says it is.
+const INVALID: u8 = 3;
 
 fn options(arguments: &Arguments) -> Result<Options> {
     let format = arguments

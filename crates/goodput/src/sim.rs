@@ -9,13 +9,15 @@ use capacity::watch::Watched;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
+use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::{
     DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RunEnd, RunLimits,
     RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
 };
+use serving_io::engine::{EngineOptions, Machine};
 use serving_io::preset::Preset;
 use serving_io::run::Note;
-use serving_io::scenario::{Scenario, StepTimeSource, WorkloadSource};
+use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
 use serving_io::trace::{TraceMap, TraceOptions, read_trace, read_trace_path};
 
@@ -33,6 +35,8 @@ Examples:
       --step-time base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 256,512 --rate-scale 1,3/2,2
   goodput sim --trace mine.csv --map arrival_s=t,input_tokens=in,output_tokens=out
+  goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
+  goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'
   goodput sim --max-num-seqs 64 --chunk 256 --requests-out requests.jsonl
   goodput report requests.jsonl --slo 'ttft<500ms'";
 
@@ -48,10 +52,10 @@ pub struct Arguments {
     /// Meaning of a column of the trace: FIELD_UNIT=COLUMN.
     #[arg(long, value_name = "FIELD=COLUMN[,…]", requires = "trace")]
     map: Vec<String>,
-    /// Scheduling policies: decode-first.
+    /// Scheduling policies: decode-first, vllm-v1.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     policy: Vec<String>,
-    /// Most requests in the batch [default: 8, or the scenario's].
+    /// Most requests in the batch [default: 8, or the scenario's; vLLM's own for vllm-v1].
     #[arg(
         long,
         visible_alias = "max-batch-size",
@@ -60,7 +64,8 @@ pub struct Arguments {
         value_name = "LIST"
     )]
     max_num_seqs: Vec<String>,
-    /// Most prompt tokens of one request in one step [default: 128, or the scenario's].
+    /// Most prompt tokens of one request in one step; not for vllm-v1 [default: 128, or the
+    /// scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     chunk: Vec<String>,
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
@@ -73,9 +78,11 @@ pub struct Arguments {
     /// Seed of a generated workload.
     #[arg(long, value_name = "NUMBER", conflicts_with = "trace")]
     seed: Option<u64>,
-    /// KV bytes of one token, for the KV figures in bytes.
+    /// KV bytes of one token, for the KV figures in bytes and for --kv-memory.
     #[arg(long, value_name = "BYTES")]
     kv_bytes_per_token: Option<u64>,
+    #[command(flatten)]
+    engine: EngineArguments,
     #[command(flatten)]
     objectives: Objectives,
     /// Start no step after this much simulated time; the run is then truncated.
@@ -87,6 +94,101 @@ pub struct Arguments {
     /// Execute every step for every request instead of skipping; the figures are the same.
     #[arg(long)]
     reference: bool,
+}
+
+macro_rules! engine_arguments {
+    ($($(#[$doc:meta])* $field:ident $([$($extra:tt)*])?;)*) => {
+        /// Options of the policy vllm-v1, under vLLM's names; each takes a list.
+        #[derive(clap::Args, Debug)]
+        #[command(next_help_heading = "Options of vllm-v1, where not given as in vLLM 0.33.0")]
+        pub struct EngineArguments {
+            /// The engine whose scheduler is followed; the same as --policy vllm-v1.
+            #[arg(long, value_parser = ["vllm"], conflicts_with = "policy")]
+            engine: Option<String>,
+            /// A `vllm serve` command line, or its flags; what is not modelled is named.
+            #[arg(long, value_name = "LINE", requires = "engine", allow_hyphen_values = true)]
+            engine_args: Option<String>,
+            $($(#[$doc])* #[arg(long, value_delimiter = ',', value_name = "LIST" $(, $($extra)*)?)]
+            $field: Vec<String>,)*
+        }
+
+        impl EngineArguments {
+            /// Name and values of every option that was given.
+            fn lists(&self) -> Vec<(&'static str, &[String])> {
+                let all = [$((stringify!($field), self.$field.as_slice())),*];
+                all.into_iter().filter(|(_, list)| !list.is_empty()).collect()
+            }
+        }
+    };
+}
+
+engine_arguments! {
+    /// Release whose rules apply, 0.8.5 to 0.33.0.
+    engine_version;
+    /// Most tokens in a step.
+    max_num_batched_tokens;
+    /// Most tokens of a request, prompt and answer.
+    max_model_len;
+    /// KV blocks as vLLM counts them: one of them is the null block.
+    num_kv_blocks [visible_alias = "num-gpu-blocks-override"];
+    /// Memory of the KV cache, 60GiB.
+    kv_memory;
+    /// Share of the GPU's memory that the server takes [default: 0.92].
+    gpu_memory_utilization;
+    /// Memory of one GPU [default: that of the preset's].
+    gpu_memory;
+    /// Memory for activations and CUDA graphs, not left to the KV cache [default: 0].
+    reserved_memory;
+    /// Tokens in a KV block [default: 16].
+    block_size;
+    /// Whether equal prefixes are computed once [default: true].
+    enable_prefix_caching [num_args = 0..=1, default_missing_value = "true", require_equals = true];
+    /// Whether a prompt can be cut to the rest of a step [default: true].
+    enable_chunked_prefill [num_args = 0..=1, default_missing_value = "true", require_equals = true];
+    /// Whether two steps are in flight [default: true from 0.14.1].
+    async_scheduling [num_args = 0..=1, default_missing_value = "true", require_equals = true];
+    /// Who runs first: fcfs or priority [default: fcfs].
+    scheduling_policy;
+    /// Most tokens of one request in a step; 0 is no limit [default: 0].
+    long_prefill_token_threshold;
+    /// Whether that limit rises to an equal share of the step [default: false].
+    long_prefill_token_threshold_adaptive [num_args = 0..=1, default_missing_value = "true", require_equals = true];
+    /// Whether an admission needs room for its whole prompt [default: true from 0.20.2].
+    scheduler_reserve_full_isl [num_args = 0..=1, default_missing_value = "true", require_equals = true];
+    /// Share of the blocks that an admission leaves free [default: 0].
+    watermark;
+    /// Most requests that the scheduler lets run [default: max_num_seqs].
+    max_num_active_seqs;
+    /// Most tokens that the scheduler gives out in a step [default: max_num_batched_tokens].
+    max_num_scheduled_tokens;
+    /// While something decodes, prefill runs every so many steps [default: 1].
+    prefill_schedule_interval;
+}
+
+impl EngineArguments {
+    /// What is common to all settings, and every combination of the lists.
+    fn combinations(&self) -> Result<Vec<EngineOptions>> {
+        let mut common = EngineOptions::default();
+        if let Some(line) = &self.engine_args {
+            common = EngineOptions::from_command_line(line)
+                .map_err(|e| anyhow!("--engine-args: {e}"))?;
+        }
+        let mut all = vec![common];
+        for (name, values) in self.lists() {
+            let mut longer = Vec::new();
+            for options in &all {
+                for value in values {
+                    let mut options = options.clone();
+                    options
+                        .set(name, value)
+                        .map_err(|e| anyhow!("--{}: {e}", name.replace('_', "-")))?;
+                    longer.push(options);
+                }
+            }
+            all = longer;
+        }
+        Ok(all)
+    }
 }
 
 impl Arguments {
@@ -124,6 +226,14 @@ struct Setting {
     rate_scale: RateScale,
     step_time: StepTimeSource,
     slo: SloSet,
+    /// Options of vllm-v1.
+    engine: EngineOptions,
+}
+
+impl Setting {
+    fn is_vllm(&self) -> bool {
+        self.policy == VLLM_V1
+    }
 }
 
 /// What arrives, and what is to be said about it.
@@ -144,6 +254,10 @@ struct Simulated {
     end: RunEnd,
     /// Steps outside of the range in which the step time is known.
     beyond: Vec<String>,
+    /// What vllm-v1 was told.
+    config: Option<VllmConfig>,
+    /// What a run leaves out, and what was assumed.
+    remarks: Vec<String>,
 }
 
 /// All runs, and what they share.
@@ -201,6 +315,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             rate_scale: RateScale::new(1, 1)?,
             step_time: default_step_time()?,
             slo: SloSet::none(),
+            engine: EngineOptions::default(),
         };
         (traced(path, &arguments.map)?, vec![base])
     } else {
@@ -228,29 +343,54 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         .map(|s| s.trim().parse().map_err(|e| anyhow!("--rate-scale: {e}")))
         .collect();
     let scales = scales?;
-    let mut settings = Vec::new();
+    let engines = arguments.engine.combinations()?;
+    let mut policies = arguments.policy.clone();
+    policies.extend(arguments.engine.engine.iter().map(|_| VLLM_V1.to_owned()));
+    let mut settings: Vec<Setting> = Vec::new();
     for base in base {
-        let policies = or_own(&arguments.policy, &base.policy);
-        for policy in &policies {
-            for &max_num_seqs in &or_own(&max_num_seqs, &base.max_num_seqs) {
-                for &chunk in &or_own(&chunks, &base.chunk) {
-                    for &rate_scale in &or_own(&scales, &base.rate_scale) {
-                        let setting = Setting {
-                            policy: policy.clone(),
-                            max_num_seqs,
-                            chunk,
-                            rate_scale,
-                            step_time: step_time.clone().unwrap_or(base.step_time.clone()),
-                            slo: slo.clone().unwrap_or(base.slo.clone()),
-                            name: base.name.clone(),
-                        };
-                        // A list replaces what the variants differ in, so that they fall together.
-                        if !settings.iter().any(|s| same(s, &setting)) {
-                            settings.push(setting);
+        for policy in &or_own(&policies, &base.policy) {
+            let is_vllm = policy == VLLM_V1;
+            // Each policy has its own limits: a list of the other's leaves it as it is.
+            let own = if base.is_vllm() == is_vllm { base.max_num_seqs } else { 0 };
+            let own = if is_vllm || own > 0 { own } else { DecodeFirst::default().max_num_seqs() };
+            let chunk = if base.chunk > 0 { base.chunk } else { DecodeFirst::default().chunk() };
+            let chunks = if is_vllm { vec![0] } else { or_own(&chunks, &chunk) };
+            let engines = if is_vllm { engines.clone() } else { vec![EngineOptions::default()] };
+            for &max_num_seqs in &or_own(&max_num_seqs, &own) {
+                for &chunk in &chunks {
+                    for engine in &engines {
+                        for &rate_scale in &or_own(&scales, &base.rate_scale) {
+                            let mut engine = engine.clone().over(&base.engine);
+                            if is_vllm && max_num_seqs > 0 {
+                                engine.set("max_num_seqs", &max_num_seqs.to_string())?;
+                            }
+                            if is_vllm && let Some(bytes) = arguments.kv_bytes_per_token {
+                                engine.set("kv_bytes_per_token", &bytes.to_string())?;
+                            }
+                            let setting = Setting {
+                                policy: policy.clone(),
+                                max_num_seqs,
+                                chunk,
+                                rate_scale,
+                                step_time: step_time.clone().unwrap_or(base.step_time.clone()),
+                                slo: slo.clone().unwrap_or(base.slo.clone()),
+                                name: base.name.clone(),
+                                engine,
+                            };
+                            // A list replaces what the variants differ in, so that they fall
+                            // together.
+                            if !settings.iter().any(|s| same(s, &setting)) {
+                                settings.push(setting);
+                            }
                         }
                     }
                 }
             }
+        }
+    }
+    if engines.len() > 1 || engines.iter().any(|e| !e.given().is_empty()) {
+        if !settings.iter().any(Setting::is_vllm) {
+            bail!("options of vllm-v1 without it: add --policy {VLLM_V1}");
         }
     }
     Ok((source, settings))
@@ -318,6 +458,7 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             rate_scale: v.rate_scale,
             step_time: v.step_time,
             slo: v.slo,
+            engine: v.engine,
         })
         .collect();
     Ok((source, settings))
@@ -353,10 +494,6 @@ fn simulate(
     setting: Setting,
     limits: RunLimits,
 ) -> Result<Simulated> {
-    let policy = DecodeFirst::new(setting.max_num_seqs, setting.chunk)?;
-    if setting.policy != policy.name() {
-        bail!("--policy: unknown policy `{}`, this version has {}", setting.policy, policy.name());
-    }
     let cost = step_time(&setting.step_time)?;
     let scaled;
     let workload = if setting.rate_scale == RateScale::new(1, 1)? {
@@ -366,9 +503,37 @@ fn simulate(
         &scaled
     };
     let cost = Watched::new(cost);
-    let simulation = Simulation::new(workload, policy, &cost).limits(limits);
-    let result =
-        if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
+    let (mut config, mut remarks) = (None, Vec::new());
+    let (result, load) = if setting.is_vllm() {
+        let machine = match &setting.step_time {
+            StepTimeSource::Preset(p) => Machine::named(&p.model, &p.gpu, p.tensor_parallel),
+            _ => None,
+        };
+        let resolved = setting.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
+        remarks.extend(setting.engine.left_out().iter().cloned());
+        remarks.extend(resolved.notes);
+        let vllm = VllmV1Run::new(resolved.config.clone());
+        let simulation = Simulation::vllm_v1(workload, vllm, &cost).limits(limits);
+        let result =
+            if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
+        remarks.extend(rejections(&result, workload));
+        let load = OfferedLoad::of_vllm_v1(workload, &resolved.config, cost.inner())?;
+        config = Some(resolved.config);
+        (result, load)
+    } else {
+        let policy = DecodeFirst::new(setting.max_num_seqs, setting.chunk)?;
+        if setting.policy != policy.name() {
+            bail!(
+                "--policy: unknown policy `{}`, this version has {}",
+                setting.policy,
+                POLICIES.join(", ")
+            );
+        }
+        let simulation = Simulation::new(workload, policy, &cost).limits(limits);
+        let result =
+            if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
+        (result, OfferedLoad::of(workload, policy, cost.inner())?)
+    };
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
     let beyond = match &setting.step_time {
@@ -398,7 +563,9 @@ fn simulate(
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(Simulated {
-        load: OfferedLoad::of(workload, policy, &cost)?,
+        load,
+        config,
+        remarks,
         requests: workload.len(),
         beyond,
         end: result.end(),
@@ -406,6 +573,17 @@ fn simulate(
         report,
         statistics,
     })
+}
+
+/// How many requests were refused, with the first of them.
+fn rejections(result: &RunResult<'_>, workload: &Workload) -> Option<String> {
+    let mut refused = result.details().iter().filter(|d| d.rejected.is_some());
+    let first = refused.next()?;
+    let more = refused.count();
+    let id = &workload.requests().get(first.position)?.id;
+    let why = first.rejected.map(|r| r.reason()).unwrap_or_default();
+    let others = if more > 0 { format!(", and {more} more") } else { String::new() };
+    Some(format!("refused at arrival, as vLLM does: request `{id}`: {why}{others}"))
 }
 
 /// Writes the timelines of a run, instants in whole picoseconds.

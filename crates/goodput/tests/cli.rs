@@ -40,7 +40,11 @@ fn folder_of_examples() -> tempfile::TempDir {
     };
     copy("rate20-fail.json", "result.json");
     copy("rate20-fail.json", "a.json");
+    copy("../prometheus/vllm-0.33.0.metrics.txt", "metrics.txt");
+    copy("../prometheus/vllm-0.33.0.metrics.txt", "before.txt");
+    copy("../prometheus/vllm-0.33.0.metrics.txt", "after.txt");
     copy("closed-c8.json", "b.json");
+    copy("closed-c8.json", "good.json");
     for (i, name) in ["old", "new", "before", "after", "o1", "o2", "n1", "n2"].iter().enumerate() {
         copy(
             if i % 2 == 0 { "closed-c8.json" } else { "rate20-fail.json" },
@@ -193,6 +197,7 @@ fn the_examples_of_every_help_page_run() {
         "report",
         "check",
         "diff",
+        "diagnose",
         "sim",
         "fit",
         "queue",
@@ -201,8 +206,31 @@ fn the_examples_of_every_help_page_run() {
         "queue little",
         "queue mm1",
         "queue mmc",
-        "queue mg1",
+        "queue mmck",
+        "queue mminf",
+        "queue finite-source",
+        "queue engset",
+        "queue erlang-a",
         "queue erlang",
+        "queue gim1",
+        "queue mg1",
+        "queue tokens",
+        "queue md1",
+        "queue mdc",
+        "queue mph1",
+        "queue priority",
+        "queue ps",
+        "queue lps",
+        "queue autoscaler",
+        "queue batch",
+        "queue bulk",
+        "queue batch-arrivals",
+        "queue closed",
+        "queue birth-death",
+        "queue ggc",
+        "queue stability",
+        "queue burst",
+        "queue plan",
         "queue required",
         "queue demand",
         "",
@@ -221,7 +249,8 @@ fn the_examples_of_every_help_page_run() {
                 .unwrap();
             let error = String::from_utf8_lossy(&shell.stderr);
             // A gate may answer no: only a question that cannot be read is a broken example.
-            let gate = line.contains("goodput check") && matches!(shell.status.code(), Some(1 | 3));
+            let answers = ["goodput check", "goodput diagnose"].iter().any(|c| line.contains(c));
+            let gate = answers && matches!(shell.status.code(), Some(1 | 3));
             assert!(
                 (shell.status.success() || gate) && error.is_empty(),
                 "`{line}` failed: {error}"
@@ -230,7 +259,7 @@ fn the_examples_of_every_help_page_run() {
         }
         assert!(before < examples, "`goodput {command} --help` has no example");
     }
-    assert!(20 <= examples, "only {examples} examples were found");
+    assert!(60 <= examples, "only {examples} examples were found");
 }
 
 #[test]
@@ -657,4 +686,92 @@ fn a_scenario_finds_its_trace_from_the_directory_in_which_the_tool_runs() {
     .unwrap();
     let text = run_in(dir.path(), &["sim", "--scenario", "sub/s.toml"]);
     assert!(text.contains("3 injected = 3 completed"), "{text}");
+}
+
+/// vLLM does not start with the first two, the third says no capacity, and of the fourth's requests
+/// prompts of 374 and 396 tokens fit into 400 with room for a token, the one of 879 does not.
+#[test]
+fn what_vllm_would_refuse_is_refused_with_the_reason() {
+    let dir = folder_of_examples();
+    let sim = |arguments: &str| {
+        let all =
+            format!("sim --trace azure.csv --policy vllm-v1 --step-time base=10ms {arguments}");
+        run_in(dir.path(), &all.split(' ').collect::<Vec<_>>())
+    };
+    insta::assert_snapshot!(sim("--num-kv-blocks 25 --max-model-len 400"), @r#"
+    goodput: a request of max_model_len (400) tokens needs 25 blocks of 16 tokens, but the KV cache has 24 besides the null block: lower max_model_len to 384, or raise num_blocks to 26
+    exit 2
+    "#);
+    insta::assert_snapshot!(sim("--num-kv-blocks 500 --max-num-seqs 512 --max-num-batched-tokens 256"), @r#"
+    goodput: max_num_batched_tokens must be at least max_num_seqs, which is 512, got 256
+    exit 2
+    "#);
+    insta::assert_snapshot!(sim("--max-num-seqs 8"), @r#"
+    goodput: no KV capacity: give --num-kv-blocks, or --kv-memory with --kv-bytes-per-token, or a step-time preset whose model and GPU are known
+    exit 2
+    "#);
+    let refused =
+        sim("--num-kv-blocks 26 --max-model-len 400 --max-num-batched-tokens 256 --max-num-seqs 8");
+    let shown = refused.lines().filter(|l| l.contains("refused at") || l.contains("injected"));
+    insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
+      to know          refused at arrival, as vLLM does: request `4`: the prompt must be shorter than max_model_len, which is 400, to leave room for one token of the answer; got 879 tokens
+      requests         3 injected = 2 completed + 0 running + 0 queued + 1 rejected
+    "#);
+}
+
+#[test]
+fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
+    let dir = folder_of_examples();
+    let line = "vllm serve my/model --max-num-seqs 64 --max-model-len 2048 --enable-lora \
+                --num-gpu-blocks-override 500 --no-enable-prefix-caching -pp 2";
+    let text = run_in(
+        dir.path(),
+        &[
+            "sim",
+            "--trace",
+            "azure.csv",
+            "--engine",
+            "vllm",
+            "--engine-args",
+            line,
+            "--step-time",
+            "base=10ms",
+            "--max-num-batched-tokens",
+            "1024",
+        ],
+    );
+    let shown = text.lines().skip(2).take(5);
+    insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
+      setting          policy vllm-v1 max_model_len=2048 num_kv_blocks=500 enable_prefix_caching=false max_num_batched_tokens=1024, max_num_seqs -, chunk -, rate_scale 1
+      engine           vLLM 0.33.0, async, max_num_batched_tokens 1024, max_num_seqs 64, max_model_len 2048, 500 KV blocks of 16, prefix caching off, chunked prefill on
+      to know          --enable-lora: LoRA is not modelled
+                       -pp: pipeline parallelism is not modelled
+      step time        base=10ms
+    "#);
+    let text = run_in(dir.path(), &["sim", "--max-model-len", "100"]);
+    insta::assert_snapshot!(text, @r#"
+    goodput: options of vllm-v1 without it: add --policy vllm-v1
+    exit 2
+    "#);
+}
+
+/// The figures that sglang#9585 states, in the shape of its client's file, without any request.
+#[test]
+fn the_summary_of_sglang_9585_is_usable_for_throughput_and_not_for_ttft() {
+    let text = run(&["report", "tests/data/sglang-issue-9585.jsonl"]);
+    assert!(text.contains("not in the file: ttft per request"), "{text}");
+    let verdict = text.lines().last().unwrap();
+    assert!(verdict.starts_with("verdict            usable for throughput"), "{verdict}");
+    assert!(verdict.contains("not for TTFT (W05)"), "{verdict}");
+}
+
+/// The load was limited by the client: 15.8 of 50 requests a second, with 4 in flight.
+#[test]
+fn a_run_with_an_error_finding_ends_with_exit_code_3() {
+    let file = sample("nodetail.json");
+    let text = run(&["report", file.to_str().unwrap()]);
+    assert!(text.ends_with("verdict            not usable (W03)\nexit 3\n"), "{text}");
+    let warned = sample("rate20-fail.json");
+    let text = run(&["report", warned.to_str().unwrap(), "--warn-fatal"]);
+    assert!(text.ends_with("exit 3\n"), "{text}");
 }

@@ -33,7 +33,12 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
 /// A folder with the files that the pages name.
 fn folder_of_examples() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for from in ["docs/examples", "scenarios", "crates/serving-io/tests/data/vllm-0.33.0"] {
+    for from in [
+        "docs/examples",
+        "scenarios",
+        "crates/serving-io/tests/data/vllm-0.33.0",
+        "crates/serving-io/tests/data/prometheus",
+    ] {
         for entry in std::fs::read_dir(root().join(from)).unwrap() {
             let path = entry.unwrap().path();
             std::fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();

@@ -68,6 +68,19 @@ pub enum Upper<Q> {
     Open,
 }
 
+impl<Q> Ends<Q> {
+    /// Every percentile is known exactly.
+    #[must_use]
+    pub const fn exact() -> Self {
+        Self {
+            p50: Upper::Exact,
+            p99: Upper::Exact,
+            baseline_p50: Upper::Exact,
+            baseline_p99: Upper::Exact,
+        }
+    }
+}
+
 impl<Q: Quantity> Upper<Q> {
     /// The upper end in the unit of `low`, infinite if nothing bounds it.
     fn of(self, low: f64) -> f64 {
@@ -1273,6 +1286,13 @@ impl Observations {
             O::GoodputRatio => Reading::level(self.goodput_ratio, t.goodput),
             O::Rho => Reading::level(self.rho, t.rho),
         }
+    }
+
+    /// Whether there is a value or a trend of it now.
+    #[must_use]
+    pub fn has(&self, operand: Operand) -> bool {
+        let r = self.reading(operand, &Tolerance::default());
+        r.current.is_some() || r.trend.is_some()
     }
 
     /// Asks one row: a group that fails rules it out, then a contradiction, then what is missing.

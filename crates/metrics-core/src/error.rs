@@ -23,6 +23,15 @@ fn shown(text: &str) -> String {
     out
 }
 
+/// A text with its control characters escaped, so that a message stays one line.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 /// The result of a formula of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -132,7 +141,7 @@ pub enum Error {
         what: String,
     },
     /// A text does not follow its grammar.
-    #[error("{what} `{}`: {expected}", shown(.text))]
+    #[error("{what} `{}`: {}", shown(.text), escaped(.expected))]
     Grammar {
         /// What was being read, for example `SLO`.
         what: &'static str,

@@ -526,6 +526,8 @@ mod tests {
         let say = |s: &str| s.parse::<SloSet>().unwrap_err().to_string();
         assert_eq!(say("ttft<200"), "SLO `ttft<200`: a number needs a unit, write 200ms or 200s");
         assert_eq!(say("ttff<2s"), "SLO `ttff<2s`: unknown latency `ttff`, use ttft, tpot or e2e");
+        // Found by fuzzing: a line end in the name went into the message as it was.
+        assert!(!say("ttf\nf<2s").contains('\n'));
         assert_eq!(
             say("ttft>2s"),
             "SLO `ttft>2s`: write ttft<200ms, ttft<200ms @ 99% or p99(ttft)<200ms"

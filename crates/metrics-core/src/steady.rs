@@ -213,7 +213,8 @@ impl Profile {
     ///
     /// ```text
     /// level = 0.9 * max(median, min(clients, peak))
-    /// from  = the first instant with level or more in flight, to = the last
+    /// from  = the first instant with level or more in flight
+    /// to    = the last such instant; in an open loop the last send
     /// rate  = sum(requests, share of its stay within from..to) / (to - from)
     /// ```
     ///
@@ -234,6 +235,13 @@ impl Profile {
                 to = Some(end);
             }
         });
+        // In an open loop the number in flight falls by chance as well; the drain begins when
+        // nobody comes any more, and a stretch chosen for many in flight would rate too high.
+        let to = if clients.is_none() && self.begin() < self.last_begin() {
+            Some(self.last_begin())
+        } else {
+            to
+        };
         let (from, to) = from.zip(to).filter(|(a, b)| a < b)?;
         let length = to - from;
         let within = |a: f64, b: f64| (b.min(to) - a.max(from)).max(0.0);
@@ -304,8 +312,8 @@ mod tests {
         let s = p.steady(&stays, Some(2)).unwrap();
         assert_eq!((s.from_s, s.to_s, s.span_s), (0.0, 2.0, 8.0));
         assert!((s.requests - 2.25).abs() < 1e-12);
-        // Without a nominal concurrency the usual number, 1, is the level.
-        assert_eq!(p.steady(&stays, None).unwrap().to_s, 8.0);
+        // Without a nominal concurrency it is an open loop, which drains from the last send on.
+        assert_eq!(p.steady(&stays, None).unwrap().to_s, 1.0);
         assert_eq!(p.share_at_least(2), Some(0.25));
         assert_eq!((p.at(0.0), p.at(2.0), p.at(8.0)), (2, 1, 0));
     }

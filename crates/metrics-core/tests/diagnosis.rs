@@ -24,16 +24,7 @@ fn latency<Q: TryFrom<f64>>(p50: f64, p99: f64, slo: f64) -> Latency<Q> {
         baseline_p50: q(p50),
         baseline_p99: q(p99),
         slo: q(slo),
-        to: exact(),
-    }
-}
-
-fn exact<Q>() -> Ends<Q> {
-    Ends {
-        p50: Upper::Exact,
-        p99: Upper::Exact,
-        baseline_p50: Upper::Exact,
-        baseline_p99: Upper::Exact,
+        to: Ends::exact(),
     }
 }
 

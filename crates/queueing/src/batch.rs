@@ -10,6 +10,11 @@
     reason = "indices come from whole numbers that were checked to be below 10^8"
 )]
 
+#[cfg(feature = "catalog")]
+use metrics_core::metric::{Formula, Input, Layer, Metric, Source, text};
+
+#[cfg(feature = "catalog")]
+use crate::catalog::{LAMBDA, TIME, shown};
 use crate::error::{QueueError, Result, finite, positive, zero_or_more};
 use crate::numeric::poisson;
 use crate::walk::Walk;
@@ -701,3 +706,77 @@ impl BatchArrivals {
         ((self.spread - 1.0) / 2.0 + self.rho) / self.idle / self.mu
     }
 }
+
+/// Inoue's bound on the mean response of dynamic batching without a cap.
+///
+/// ```text
+/// batch_w_bound = min((alpha + tau0) / (2 * (1 - lambda * alpha))
+///                     * (1 + 2 * lambda * tau0 + (1 - lambda * tau0) / (1 + lambda * alpha)),
+///                     1.5 * tau0 / (1 - lambda * alpha)
+///                     + alpha / 2 * (lambda * alpha + 2) / (1 - (lambda * alpha)^2))
+/// ```
+///
+/// `lambda` is the arrival rate; a batch of b takes `alpha` · b + `tau0`. The result is in their unit
+/// of time, never below the exact mean of [`BatchLinear`], and at most 8.1 % above in 38 cases.
+///
+/// # Errors
+///
+/// As [`BatchLinear::new`].
+///
+/// # Examples
+///
+/// ```
+/// // Without a fixed part, 0.1 s a job and 5 jobs a second: both bounds are exact.
+/// let bound = queueing::batch::batch_w_bound(5.0, 0.1, 0.0)?;
+/// assert!((bound - 0.05 * 2.5 / 0.75).abs() < 1e-15);
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+///
+/// Source: Inoue, arXiv 1912.06322.
+pub fn batch_w_bound(lambda: f64, alpha: f64, tau0: f64) -> Result<f64> {
+    BatchLinear::new(lambda, alpha, tau0).map(|queue| queue.w_bound())
+}
+
+/// The catalog entry of [`batch_w_bound`].
+#[cfg(feature = "catalog")]
+pub const BATCH_W_BOUND: Metric = Metric {
+    id: "batch_w_bound",
+    symbol: r"W^{\max}",
+    name: text("Bound on the mean response, dynamic batching", "动态批处理平均响应时间的上界"),
+    layer: Layer::Queueing,
+    unit: TIME,
+    inputs: &[LAMBDA, ALPHA, TAU0],
+    formula: Formula::Scalar {
+        text: "min((alpha + tau0) / (2 * (1 - lambda * alpha)) * (1 + 2 * lambda * tau0 + (1 - lambda * tau0) / (1 + lambda * alpha)), 1.5 * tau0 / (1 - lambda * alpha) + alpha / 2 * (lambda * alpha + 2) / (1 - (lambda * alpha)^2))",
+        eval: |x| shown(TIME, batch_w_bound(x[0], x[1], x[2])),
+        example: (&[5.0, 0.1, 0.0], 1.0 / 6.0),
+    },
+    path: "queueing::batch::batch_w_bound",
+    source: Source { work: "Inoue, arXiv 1912.06322", section: "bounds" },
+    note: text(
+        "Stable as long as λ α is below 1, whatever the fixed part: batches grow with the load.",
+        "只要 λα 小于 1 就稳定，与固定部分无关：批随负载变大。",
+    ),
+    exported: &[],
+};
+
+#[cfg(feature = "catalog")]
+const ALPHA: Input = Input::real(
+    "alpha",
+    r"\alpha",
+    TIME,
+    (0.001, 0.1),
+    text("time that each request adds to a batch", "每个请求给批增加的时间"),
+);
+#[cfg(feature = "catalog")]
+const TAU0: Input = Input::real(
+    "tau0",
+    r"\tau_0",
+    TIME,
+    (0.0, 1.0),
+    text("time of a batch without requests", "批的固定时间"),
+);
+
+/// The entries of this family, in docs order.
+#[cfg(feature = "catalog")]
+pub const METRICS: &[&Metric] = &[&BATCH_W_BOUND];

@@ -5,9 +5,10 @@
 //! turn into NaN or 0). Erlang C comes from `1 / (ρ + ((c − a) / c) · I)`, since the textbook
 //! quotients cancel near ρ = 1.
 //!
-//! statrs and scipy were tried for this: through the incomplete gamma function, Erlang B at 10^6
-//! servers is off by 1.1e-9, and where its terms underflow it is NaN. Here it is off by less than
-//! 1e-14.
+//! statrs 0.19 and scipy 1.17 were measured for this: through the incomplete gamma function Erlang B
+//! is off by up to 1.8e-9 and 1.1e-9, and no number where its terms underflow. Here it is off by less
+//! than 1e-14 over the same rows; `tests/statrs.rs` repeats the measurement, and fails when statrs
+//! becomes good enough.
 
 #[cfg(feature = "catalog")]
 use metrics_core::metric::{Formula, Input, Layer, Metric, Source, text, whole};

@@ -12,8 +12,9 @@ use crate::error::{
     QueueError, Result, not_negative, positive, probability, servers, zero_or_more,
 };
 use crate::inverse::{Inverse, rising_tail};
-use crate::model::Queue;
+use crate::model::{Queue, WaitDistribution};
 use crate::numeric::{below_full, deviance, poisson, quantile, stirling_error};
+use crate::quadrature::log_concave;
 
 /// An M/M/c queue whose waiting jobs leave at the rate θ each.
 ///
@@ -110,7 +111,7 @@ impl ErlangA {
         self.lq = if spare <= 0.0 || 1e-3 * x * self.at_c < closed {
             closed
         } else {
-            self.at_c * mean_place(x, y)
+            self.at_c * place_moments(x, y).0
         };
         let abandoning = self.theta * self.lq;
         self.busy = if abandoning < 0.5 * self.lambda {
@@ -159,6 +160,33 @@ impl ErlangA {
         if self.p_wait == 0.0 { 0.0 } else { self.wq() / self.p_wait }
     }
 
+    /// Variance of the number that wait.
+    #[must_use]
+    pub fn var_nq(&self) -> f64 {
+        if self.lq == 0.0 {
+            return 0.0;
+        }
+        let (x, y) = (self.c * self.mu / self.theta, self.lambda / self.theta);
+        // (x + j) π_j = y π_(j − 1), times j: E[Lq²] = (y − x) Lq + y P(wait), which cancels where
+        // patience is long; the sum over the states then.
+        let closed = (y - x) * self.lq + y * self.p_wait;
+        let square =
+            if 1e-3 * x * self.lq < closed { closed } else { self.at_c * place_moments(x, y).1 };
+        (square - self.lq * self.lq).max(0.0)
+    }
+
+    /// Variance of the number in the system.
+    ///
+    /// From the balance of the mean of N²; beyond full load terms of the size of λ / μ cancel.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        let a = self.lambda / self.mu;
+        let idle = self.c - self.busy;
+        let leaving = self.theta / self.mu * (idle - 1.0);
+        // With short patience hardly anybody waits, and the number is nearly Poisson.
+        (self.busy + self.var_nq() + self.lq * (2.0 * idle - leaving) - a * self.p_wait).max(0.0)
+    }
+
     /// P(offered wait > t).
     fn offered(&self, t: f64) -> f64 {
         if self.p_wait == 0.0 {
@@ -199,31 +227,97 @@ impl ErlangA {
         self.offered(t) * (-self.theta * t).exp()
     }
 
-    /// Probability that an arrival is longer than `t` in the queue, whether it is then served or
-    /// leaves.
+    /// Density of the offered wait at `u`, as its logarithm: c μ `p_c` e^(y (1 − e^(−θ u)) − c μ u).
+    fn ln_density(&self, u: f64) -> f64 {
+        let (front, power) = self.tail;
+        let capacity = self.c * self.mu;
+        let gone = -(-self.theta * u).exp_m1();
+        // p_c = P(wait) / A(x, y); its power may be beyond what f64 holds, the sum is not.
+        (capacity * (self.p_wait / front)).ln()
+            + (self.lambda / self.theta * gone - power - capacity * u)
+    }
+
+    /// P(in service at `t` after a wait), or with `ended` P(served by `t` after a wait).
+    fn served(&self, t: f64, ended: bool) -> f64 {
+        if self.p_wait == 0.0 {
+            return 0.0;
+        }
+        let ln_part = |u: f64| {
+            let rest = self.mu * (t - u).max(0.0);
+            let service = if ended { (-(-rest).exp_m1()).ln() } else { -rest };
+            self.ln_density(u) - self.theta * u + service
+        };
+        // Where the density's slope meets the others: λ e^(−θ u) = c μ + θ − μ.
+        let slope = (self.c - 1.0).mul_add(self.mu, self.theta);
+        let peak =
+            if ended { peak_of(t, ln_part) } else { (self.lambda / slope).ln() / self.theta };
+        log_concave(t, if peak.is_nan() { 0.0 } else { peak }, ln_part)
+    }
+
+    fn response_late(&self, t: f64) -> f64 {
+        let own = self.no_wait * (-self.mu * t).exp();
+        (own + self.queued(t) + self.served(t, false)).min(1.0)
+    }
+
+    fn response_early(&self, t: f64) -> f64 {
+        let late = self.response_late(t);
+        if late < 0.9 {
+            return 1.0 - late;
+        }
+        // Served without a wait, left the queue, or served after a wait: all positive.
+        let own = self.no_wait * -(-self.mu * t).exp_m1();
+        let leaving = log_concave(t, 0.0, |u| (self.theta * self.offered(u)).ln() - self.theta * u);
+        (own + leaving + self.served(t, true)).min(1.0)
+    }
+
+    /// Share of the arrivals that begin to be served within `t`: what call centres name the service
+    /// level, with those that leave counted as missed.
     ///
     /// # Errors
     ///
     /// [`QueueError`] if `t` is negative or not finite.
-    pub fn wq_sf(&self, t: f64) -> Result<f64> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use queueing::ErlangA;
+    ///
+    /// let queue = ErlangA::new(10.0, 1.0, 10, 0.5)?;
+    /// assert!((queue.served_within(1e3)? - (1.0 - queue.p_abandon())).abs() < 1e-13);
+    /// # Ok::<(), queueing::QueueError>(())
+    /// ```
+    pub fn served_within(&self, t: f64) -> Result<f64> {
+        let t = not_negative("t", t)?;
+        if self.p_wait == 0.0 {
+            return Ok(1.0);
+        }
+        let slope = self.c.mul_add(self.mu, self.theta);
+        let peak = (self.lambda / slope).ln() / self.theta;
+        let peak = if peak.is_nan() { 0.0 } else { peak };
+        let waited = log_concave(t, peak, |u| self.ln_density(u) - self.theta * u);
+        Ok((self.no_wait + waited).min(1.0))
+    }
+}
+
+/// Where a concave function on 0 to `t` is largest, by thirds.
+fn peak_of(t: f64, ln_f: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (0.0, t);
+    for _ in 0..80 {
+        let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+        if ln_f(a) < ln_f(b) { low = a } else { high = b }
+    }
+    0.5 * (low + high)
+}
+
+/// Wait and response of all arrivals: who leaves ends both by leaving.
+impl WaitDistribution for ErlangA {
+    fn wq_sf(&self, t: f64) -> Result<f64> {
         not_negative("t", t).map(|t| self.queued(t))
     }
-
-    /// Probability that an arrival is at most `t` in the queue.
-    ///
-    /// # Errors
-    ///
-    /// [`QueueError`] if `t` is negative or not finite.
-    pub fn wq_cdf(&self, t: f64) -> Result<f64> {
+    fn wq_cdf(&self, t: f64) -> Result<f64> {
         not_negative("t", t).map(|t| 1.0 - self.queued(t))
     }
-
-    /// Least time within which a share `p` of the arrivals has left the queue.
-    ///
-    /// # Errors
-    ///
-    /// [`QueueError`] if `p` is not from 0 to 1.
-    pub fn wq_quantile(&self, p: f64) -> Result<f64> {
+    fn wq_quantile(&self, p: f64) -> Result<f64> {
         let p = probability("p", p)?;
         if self.p_wait == 0.0 {
             return Ok(0.0);
@@ -232,18 +326,30 @@ impl ErlangA {
         let sf = |t| self.queued(t);
         quantile("wq_quantile", p, self.no_wait, scale, |t| 1.0 - sf(t), sf)
     }
+    fn w_cdf(&self, t: f64) -> Result<f64> {
+        not_negative("t", t).map(|t| self.response_early(t))
+    }
+    fn w_sf(&self, t: f64) -> Result<f64> {
+        not_negative("t", t).map(|t| self.response_late(t))
+    }
+    fn w_quantile(&self, p: f64) -> Result<f64> {
+        let p = probability("p", p)?;
+        let scale = Queue::w(self).max(f64::MIN_POSITIVE);
+        quantile("w_quantile", p, 0.0, scale, |t| self.response_early(t), |t| self.response_late(t))
+    }
 }
 
-/// Σ j y^j / ((x + 1) … (x + j)), term by term, for y below x.
-fn mean_place(x: f64, y: f64) -> f64 {
-    let (mut sum, mut term, mut j) = (0.0, 1.0, 0.0);
+/// Σ j y^j / ((x + 1) … (x + j)) and Σ j² …, term by term, for y below x.
+fn place_moments(x: f64, y: f64) -> (f64, f64) {
+    let (mut sum, mut squares, mut term, mut j) = (0.0, 0.0, 1.0, 0.0);
     loop {
         j += 1.0;
         term *= y / (x + j);
         let part = j * term;
         sum += part;
-        if part <= 1e-17 * sum {
-            return sum;
+        squares += j * part;
+        if j * part <= 1e-17 * squares {
+            return (sum, squares);
         }
     }
 }

@@ -312,6 +312,28 @@ impl MmcN {
         self.states.variance()
     }
 
+    /// Variance of the number of jobs that wait.
+    #[must_use]
+    pub fn var_nq(&self) -> f64 {
+        let c = self.servers as f64;
+        self.states.expect(|k| {
+            let off = (k - c).max(0.0) - self.lq;
+            off * off
+        })
+    }
+
+    /// Variance of the wait.
+    #[must_use]
+    pub fn var_wq(&self) -> f64 {
+        self.line.var_wq()
+    }
+
+    /// Variance of the response time.
+    #[must_use]
+    pub fn var_w(&self) -> f64 {
+        self.line.var_w()
+    }
+
     /// Mean wait of the jobs that do wait; 0 if none can.
     #[must_use]
     pub fn wq_given_wait(&self) -> f64 {

@@ -271,6 +271,26 @@ impl GiM1 {
         self.w() * self.w()
     }
 
+    /// Variance of the number in the system at an instant at random:
+    /// ρ (1 − ρ + σ) / (1 − σ)².
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        self.utilization() * (self.idle + self.sigma) / self.free / self.free
+    }
+
+    /// Variance of the number that wait: ρ σ (1 + σ − ρ σ) / (1 − σ)².
+    #[must_use]
+    pub fn var_nq(&self) -> f64 {
+        let waiting = self.utilization() * self.sigma;
+        waiting * (1.0 + self.sigma * self.idle) / self.free / self.free
+    }
+
+    /// Mean wait of the jobs that do wait: 1 / (μ (1 − σ)), as long as the mean response.
+    #[must_use]
+    pub fn wq_given_wait(&self) -> f64 {
+        self.w()
+    }
+
     fn waits(&self) -> Waits {
         let spare = self.mu * self.free;
         Waits {

@@ -39,6 +39,8 @@ pub mod gim1;
 mod inverse;
 pub mod little;
 pub mod lps;
+pub mod lps_batch;
+pub mod lps_response;
 pub mod md1;
 pub mod mdc;
 pub mod mg1;
@@ -53,9 +55,14 @@ pub mod mph1;
 mod numeric;
 mod places;
 pub mod plan;
+#[cfg(feature = "catalog")]
+pub mod profile;
+mod quadrature;
 mod search;
 pub mod service;
+pub mod shape;
 pub mod stability;
+mod tail;
 mod waits;
 mod walk;
 

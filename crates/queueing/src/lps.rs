@@ -222,6 +222,47 @@ impl LpsStateDependent {
         self.rates.len() as u64
     }
 
+    /// Waiting places; `None`: as many as it takes.
+    #[must_use]
+    pub fn room(&self) -> Option<u64> {
+        self.queue
+    }
+
+    /// Total service rate while 1, 2, … jobs are in service.
+    #[must_use]
+    pub fn rates(&self) -> &[f64] {
+        &self.rates
+    }
+
+    /// Arrival rate over the rate of a full batch, which may exceed 1 where room is finite.
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        self.load
+    }
+
+    /// Variance of the number in the system.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        let mean = self.l;
+        let square = |n: f64| (n - mean) * (n - mean);
+        let mut sum: f64 = self.p.iter().enumerate().map(|(n, p)| p * square(n as f64)).sum();
+        if self.queue.is_none() {
+            // Beyond the last listed state a geometric number j from 1 on is added.
+            let last = self.p.len() - 1;
+            let (p, off) = (self.p[last] * self.load / self.idle, last as f64 - mean);
+            let (first, second) = (1.0 / self.idle, (1.0 + self.load) / self.idle / self.idle);
+            sum += p * (off * off + 2.0 * off * first + second);
+        }
+        sum.max(0.0)
+    }
+
+    /// Mean wait of the jobs that are let in and do wait; 0 if none can.
+    #[must_use]
+    pub fn wq_given_wait(&self) -> f64 {
+        let wait = self.p_wait();
+        if 0.0 < wait { self.wq() / wait } else { 0.0 }
+    }
+
     /// Mean number in service: the mean batch.
     #[must_use]
     pub fn in_service(&self) -> f64 {
@@ -529,6 +570,27 @@ impl Autoscaler {
         let server = Self { law: law.check()?, n_in, n_out, max_batch, max_queue };
         positive("service", server.service(1.0)?)?;
         Ok(server)
+    }
+
+    /// Most requests that run at once.
+    #[must_use]
+    pub fn max_batch(&self) -> u64 {
+        self.max_batch
+    }
+
+    /// Most requests that wait.
+    #[must_use]
+    pub fn max_queue(&self) -> u64 {
+        self.max_queue
+    }
+
+    /// The same server with another limit on its batch.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_max_batch(&self, max_batch: u64) -> Result<Self> {
+        Self::new(self.law, self.n_in, self.n_out, max_batch, self.max_queue)
     }
 
     /// Service time S(n) of a request in a batch of `n`.

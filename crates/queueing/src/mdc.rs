@@ -241,6 +241,19 @@ impl Mdc {
         waiting.walk.second() / a / a * self.service * self.service
     }
 
+    /// Variance of the response time: that of the wait, as service is constant.
+    #[must_use]
+    pub fn var_w(&self) -> f64 {
+        self.var_wq()
+    }
+
+    /// Variance of the number in the system: λ² Var\[W\] + L, since jobs leave in the order of their
+    /// arrival and leave behind those that came during their stay.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        crate::mg1::counted(self.lambda, self.var_w(), self.l())
+    }
+
     /// Mean wait of the jobs that wait.
     #[must_use]
     pub fn wq_given_wait(&self) -> f64 {

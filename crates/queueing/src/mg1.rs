@@ -178,6 +178,34 @@ impl Mg1 {
         let ServiceMoments { mean, scv, .. } = self.service;
         self.var_wq().map(|wait| wait + mean * mean * scv)
     }
+
+    /// Mean wait of the jobs that do wait: Wq / ρ.
+    #[must_use]
+    pub fn wq_given_wait(&self) -> f64 {
+        if self.rho == 0.0 {
+            // The limit of ever fewer arrivals: the rest of the service that one meets.
+            return 0.5 * self.service.mean * (1.0 + self.service.scv);
+        }
+        self.wq() / self.rho
+    }
+
+    /// Variance of the number in the system: λ² Var\[W\] + L, since a job leaves behind the Poisson
+    /// arrivals of its own time in the system. `None` if the third moment is not known.
+    #[must_use]
+    pub fn var_n(&self) -> Option<f64> {
+        self.var_w().map(|w| counted(self.lambda, w, self.l()))
+    }
+
+    /// Variance of the number that wait: λ² Var\[Wq\] + Lq. `None` if the third moment is not known.
+    #[must_use]
+    pub fn var_nq(&self) -> Option<f64> {
+        self.var_wq().map(|wq| counted(self.lambda, wq, self.lq()))
+    }
+}
+
+/// λ² var + mean: the variance of the Poisson arrivals in a time with that variance.
+pub(crate) fn counted(lambda: f64, var: f64, mean: f64) -> f64 {
+    if lambda == 0.0 { 0.0 } else { lambda * var * lambda + mean }
 }
 
 /// The third moment if a distribution with this mean and variation can have it.

@@ -4,6 +4,11 @@
 //! system nor for the mean response of a job of a given size. It is what an engine without a limit
 //! on its batch would be, if its speed did not depend on the batch.
 
+#[cfg(feature = "catalog")]
+use metrics_core::metric::{Formula, Input, Layer, Metric, Source, text};
+
+#[cfg(feature = "catalog")]
+use crate::catalog::{LAMBDA, MEAN, TIME, shown};
 use crate::error::{LARGEST, QueueError, Result, not_negative, positive, zero_or_more};
 use crate::model::Queue;
 use crate::numeric::geometric;
@@ -88,6 +93,12 @@ impl Mg1Ps {
         (2.0 + self.rho) / (1.0 + self.idle) * (self.mean / self.idle) * (self.mean / self.idle)
     }
 
+    /// Variance of the number in the system: ρ / (1 − ρ)², whatever the law of the service.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        self.rho / self.idle / self.idle
+    }
+
     /// Probability that more than `n` jobs are in the system: ρ^(n + 1).
     ///
     /// # Errors
@@ -151,3 +162,64 @@ impl Queue for Mg1Ps {
         0.0
     }
 }
+
+/// Mean response of a job of a given size under processor sharing.
+///
+/// ```text
+/// mg1_ps_w_given_size = size / (1 - lambda * mean)
+/// ```
+///
+/// `lambda` is the arrival rate, `mean` the mean service time alone, and `size` the time that the
+/// job would need alone, whose unit the result has. The law of the service time does not matter.
+///
+/// # Errors
+///
+/// As [`Mg1Ps::new`]; [`QueueError`] unless `size` is from 0 to 1e50.
+///
+/// # Examples
+///
+/// ```
+/// assert!((queueing::mg1_ps::mg1_ps_w_given_size(4.0, 0.1, 0.3)? - 0.5).abs() < 1e-15);
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+///
+/// Source: Kleinrock, *Queueing Systems*, vol. 2, 1976, ch. 4.
+pub fn mg1_ps_w_given_size(lambda: f64, mean: f64, size: f64) -> Result<f64> {
+    Mg1Ps::new(lambda, mean)?.w_given_size(size)
+}
+
+/// The catalog entry of [`mg1_ps_w_given_size`].
+#[cfg(feature = "catalog")]
+pub const MG1_PS_W_GIVEN_SIZE: Metric = Metric {
+    id: "mg1_ps_w_given_size",
+    symbol: r"E[T \mid x]",
+    name: text("Mean response of a job by its size, M/G/1-PS", "给定大小的平均响应时间，M/G/1-PS"),
+    layer: Layer::Queueing,
+    unit: TIME,
+    inputs: &[LAMBDA, MEAN, SIZE],
+    formula: Formula::Scalar {
+        text: "size / (1 - lambda * mean)",
+        eval: |x| shown(TIME, mg1_ps_w_given_size(x[0], x[1], x[2])),
+        example: (&[4.0, 0.1, 0.3], 0.5),
+    },
+    path: "queueing::mg1_ps::mg1_ps_w_given_size",
+    source: Source { work: "Kleinrock 1976", section: "ch. 4" },
+    note: text(
+        "Every job is slowed down by the same factor; in M/G/1 short jobs wait behind long ones.",
+        "每个任务都按同一倍数变慢；而在 M/G/1 中短任务要等长任务。",
+    ),
+    exported: &[],
+};
+
+#[cfg(feature = "catalog")]
+const SIZE: Input = Input::real(
+    "size",
+    "x",
+    TIME,
+    (0.0, 10.0),
+    text("time that the job needs alone", "任务单独运行所需时间"),
+);
+
+/// The entries of this family, in docs order.
+#[cfg(feature = "catalog")]
+pub const METRICS: &[&Metric] = &[&MG1_PS_W_GIVEN_SIZE];

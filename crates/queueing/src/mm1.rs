@@ -56,6 +56,12 @@ impl Mm1 {
         self.load.mu
     }
 
+    /// Mean wait of the jobs that do wait: 1 / (μ − λ), as long as the mean response.
+    #[must_use]
+    pub fn wq_given_wait(&self) -> f64 {
+        1.0 / self.load.spare
+    }
+
     /// Variance of the number in the system: ρ / (1 − ρ)².
     #[must_use]
     pub fn var_n(&self) -> f64 {

@@ -106,6 +106,14 @@ impl Mmc {
         self.var_wq() + 1.0 / self.load.mu / self.load.mu
     }
 
+    /// Variance of the number in the system: a (1 + C) and that of the number that wait.
+    ///
+    /// From E\[busy · N\] = a (L + 1), the balance of the mean of N²; every term is positive.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        self.offered_load() * (1.0 + self.waits.wait) + self.var_nq()
+    }
+
     /// Variance of the number that wait: ρ C (1 + ρ − ρ C) / (1 − ρ)².
     #[must_use]
     pub fn var_nq(&self) -> f64 {

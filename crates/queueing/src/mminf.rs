@@ -3,6 +3,11 @@
 //! It holds for any distribution of service times (M/G/∞). Source: Kleinrock, *Queueing Systems*,
 //! vol. 1, 1975, ch. 3.
 
+#[cfg(feature = "catalog")]
+use metrics_core::metric::{Formula, Layer, Metric, Source, text, whole};
+
+#[cfg(feature = "catalog")]
+use crate::catalog::{LAMBDA_ABOVE_0, MU, N, PURE, shown};
 use crate::error::{QueueError, Result, not_negative, positive, probability, zero_or_more};
 use crate::inverse::{Inverse, rising_tail};
 use crate::model::{Queue, WaitDistribution};
@@ -43,6 +48,18 @@ impl MmInf {
     #[must_use]
     pub fn offered_load(&self) -> f64 {
         self.lambda / self.mu
+    }
+
+    /// Variance of the number in the system: λ / μ, as of any Poisson number.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        self.offered_load()
+    }
+
+    /// Variance of the response time, which is the service: 1 / μ².
+    #[must_use]
+    pub fn var_w(&self) -> f64 {
+        1.0 / self.mu / self.mu
     }
 
     /// Probability of at most `n` jobs, and of more, each with its digits.
@@ -174,3 +191,56 @@ impl WaitDistribution for MmInf {
         probability("p", p).map(|p| -(-p).ln_1p() / self.mu)
     }
 }
+
+/// Probability of `n` jobs in a system with a server for each.
+///
+/// ```text
+/// mminf_pn = (lambda / mu)^n * exp(-(lambda / mu)) / fact(n)
+/// ```
+///
+/// `lambda` is the arrival rate and `mu` the service rate of one server, both per the same unit of
+/// time. The law of the service time does not matter beyond its mean.
+///
+/// # Errors
+///
+/// [`QueueError`] unless `lambda` is from 0 and `mu` from 1e-50 to 1e50.
+///
+/// # Examples
+///
+/// ```
+/// // One busy server on average: as often none as one.
+/// assert!((queueing::mminf::mminf_pn(2.0, 2.0, 1)? - (-1.0_f64).exp()).abs() < 1e-15);
+/// # Ok::<(), queueing::QueueError>(())
+/// ```
+///
+/// Source: Kleinrock, *Queueing Systems*, vol. 1, 1975, ch. 3.
+pub fn mminf_pn(lambda: f64, mu: f64, n: u64) -> Result<f64> {
+    MmInf::new(lambda, mu)?.pn(n)
+}
+
+/// The catalog entry of [`mminf_pn`].
+#[cfg(feature = "catalog")]
+pub const MMINF_PN: Metric = Metric {
+    id: "mminf_pn",
+    symbol: "p_n",
+    name: text("Probability of n jobs, M/M/∞", "系统内恰有 n 个任务的概率，M/M/∞"),
+    layer: Layer::Queueing,
+    unit: PURE,
+    inputs: &[LAMBDA_ABOVE_0, MU, N],
+    formula: Formula::Scalar {
+        text: "(lambda / mu)^n * exp(-(lambda / mu)) / fact(n)",
+        eval: |x| shown(PURE, mminf_pn(x[0], x[1], whole("n", x[2])?)),
+        example: (&[2.0, 2.0, 1.0], 0.367_879_441_171_442_33),
+    },
+    path: "queueing::mminf::mminf_pn",
+    source: Source { work: "Kleinrock 1975", section: "ch. 3" },
+    note: text(
+        "A Poisson number: its variance is its mean, so that a fleet needs a spare of some √a.",
+        "服从泊松分布：方差等于均值，因此机群需要约 √a 的余量。",
+    ),
+    exported: &[],
+};
+
+/// The entries of this family, in docs order.
+#[cfg(feature = "catalog")]
+pub const METRICS: &[&Metric] = &[&MMINF_PN];

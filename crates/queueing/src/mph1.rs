@@ -14,14 +14,10 @@
 use crate::error::{QueueError, Result, finite, not_negative, positive, probability, zero_or_more};
 use crate::mg1::{Mg1, ServiceMoments};
 use crate::model::{Queue, WaitDistribution};
-use crate::numeric::poisson;
-use crate::search::root;
+use crate::tail::{JUMPS, Tail};
 
 /// Most phases of a service time.
 pub const MAX_PHASES: usize = 32;
-
-/// Jumps after which the tail must have settled.
-const JUMPS: u32 = 200_000;
 
 /// A service time that passes through phases, each exponential.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,122 +177,28 @@ fn times(mut start: Vec<f64>, mut rates: Vec<Vec<f64>>, mut exit: Vec<f64>) -> R
     Ok(times)
 }
 
-/// A phase-type tail: the mass left after each jump of a clock with the rate `clock`.
-#[derive(Clone, Debug, PartialEq)]
-struct Tail {
-    clock: f64,
-    left: Vec<f64>,
-    gone: Vec<f64>,
-    /// By what the mass falls from the last listed one on.
-    factor: f64,
-}
-
-impl Tail {
-    /// From the starting mass (what is missing to 1 is gone at once), the rates between phases and
-    /// to the end.
-    fn new(start: Vec<f64>, at_once: f64, rates: &[Vec<f64>], exit: &[f64]) -> Result<Self> {
-        let n = start.len();
-        let out: Vec<f64> = (0..n).map(|i| exit[i] + rates[i].iter().sum::<f64>()).collect();
-        let clock = out.iter().copied().fold(0.0, f64::max);
-        let (mut mass, mut absorbed) = (start, at_once);
-        let (mut left, mut gone) = (Vec::new(), Vec::new());
-        let (mut factor, mut same) = (0.0, 0);
-        for _ in 0..JUMPS {
-            let total: f64 = mass.iter().sum();
-            let before: f64 = left.last().copied().unwrap_or(0.0);
-            left.push(total);
-            gone.push(absorbed);
-            if total < f64::MIN_POSITIVE {
-                return Ok(Self { clock, left, gone, factor: 0.0 });
+/// The tail from the starting mass (what is missing to 1 is gone at once), the rates between phases
+/// and to the end.
+fn phases(start: Vec<f64>, at_once: f64, rates: &[Vec<f64>], exit: &[f64]) -> Result<Tail> {
+    let n = start.len();
+    let out: Vec<f64> = (0..n).map(|i| exit[i] + rates[i].iter().sum::<f64>()).collect();
+    let clock = out.iter().copied().fold(0.0, f64::max);
+    let begin = (start.iter().sum(), at_once);
+    let mut mass = start;
+    Tail::of_jumps(clock, begin, 0.0, JUMPS, || {
+        let mut next = vec![0.0; n];
+        let mut absorbed = 0.0;
+        for i in 0..n {
+            let share = mass[i] / clock;
+            next[i] += mass[i] * ((clock - out[i]) / clock);
+            for j in 0..n {
+                next[j] += share * rates[i][j];
             }
-            let ratio = if 0.0 < before { total / before } else { 0.0 };
-            same = if f64::abs(ratio - factor) <= 2.5e-16 { same + 1 } else { 0 };
-            factor = ratio;
-            if 40 <= same && ratio < 1.0 {
-                // One step's ratio has its rounding; the mean of many has less.
-                let k = left.len() - 1;
-                let mean = ((left[k] / left[k - 32]).ln() / 32.0).exp();
-                return Ok(Self { clock, left, gone, factor: mean });
-            }
-            let mut next = vec![0.0; n];
-            for i in 0..n {
-                let share = mass[i] / clock;
-                next[i] += mass[i] * ((clock - out[i]) / clock);
-                for j in 0..n {
-                    next[j] += share * rates[i][j];
-                }
-                absorbed += share * exit[i];
-            }
-            mass = next;
+            absorbed += share * exit[i];
         }
-        Err(QueueError::NotConverged { name: "tail", iterations: JUMPS, residual: 1.0 })
-    }
-
-    fn at(&self, k: f64) -> (f64, f64) {
-        let last = (self.left.len() - 1) as f64;
-        if k <= last {
-            return (self.left[k as usize], self.gone[k as usize]);
-        }
-        let left = self.left[self.left.len() - 1] * self.factor.powf(k - last);
-        (left, 1.0 - left)
-    }
-
-    /// Survival and distribution function.
-    fn late(&self, t: f64) -> (f64, f64) {
-        let jumps = (self.clock * t).min(1e300);
-        let last = (self.left.len() - 1) as f64;
-        if 1e7 < jumps && self.factor < 0.5 {
-            return (0.0, 1.0); // below e^(−10^6)
-        }
-        let tilted = jumps * self.factor;
-        if last + 12.0 * tilted.sqrt() + 60.0 < tilted {
-            let slow = (-jumps * (1.0 - self.factor) - last * self.factor.ln()).exp();
-            let left = self.left[self.left.len() - 1] * slow;
-            return (left, 1.0 - left);
-        }
-        let mode = jumps.floor();
-        let at_mode = poisson(mode, jumps);
-        let (mut sf, mut cdf) = (0.0, 0.0);
-        let (mut p, mut k) = (at_mode, mode);
-        loop {
-            let (left, gone) = self.at(k);
-            sf += p * left;
-            cdf += p * gone;
-            k += 1.0;
-            p *= jumps / k;
-            if p <= 1e-18 * cdf.min(1.0) || p == 0.0 {
-                break;
-            }
-        }
-        (p, k) = (at_mode, mode);
-        while 0.0 < k {
-            p *= k / jumps;
-            k -= 1.0;
-            let (left, gone) = self.at(k);
-            sf += p * left;
-            cdf += p * gone;
-            if p <= 1e-18 * sf && p * gone <= 1e-18 * cdf {
-                break;
-            }
-        }
-        (sf.min(1.0), cdf.min(1.0))
-    }
-
-    fn quantile(&self, p: f64) -> Result<f64> {
-        let p = probability("p", p)?;
-        let rest = 1.0 - p;
-        if p <= self.gone[0] || self.left[0] <= rest {
-            return Ok(0.0);
-        }
-        if rest == 0.0 {
-            return Ok(f64::INFINITY);
-        }
-        let error = |t: f64| {
-            let (sf, cdf) = self.late(t / self.clock);
-            if p < 0.5 { (cdf / p).ln() } else { (rest / sf).ln() }
-        };
-        Ok(root("quantile", error, 0.0, 1.0)? / self.clock)
-    }
+        mass = next;
+        (mass.iter().sum(), absorbed)
+    })
 }
 
 /// An M/PH/1 queue that keeps up with its arrivals.
@@ -348,7 +250,7 @@ impl MPh1 {
             ends[i] = idle * exit[i];
         }
         let late: Vec<f64> = rest.iter().map(|p| rho * p).collect();
-        let wait = Tail::new(late.clone(), idle, &waiting, &ends)?;
+        let wait = phases(late.clone(), idle, &waiting, &ends)?;
         // The response goes on with the own service.
         let mut both = vec![vec![0.0; 2 * n]; 2 * n];
         let mut leave = vec![0.0; 2 * n];
@@ -361,7 +263,7 @@ impl MPh1 {
             leave[n + i] = exit[i];
         }
         let begin = late.into_iter().chain(start.iter().map(|p| idle * p)).collect();
-        let response = Tail::new(begin, 0.0, &both, &leave)?;
+        let response = phases(begin, 0.0, &both, &leave)?;
         Ok(Self { queue, wait, response })
     }
 
@@ -369,6 +271,30 @@ impl MPh1 {
     #[must_use]
     pub fn var_wq(&self) -> f64 {
         self.queue.var_wq().unwrap_or(f64::INFINITY)
+    }
+
+    /// Variance of the response time.
+    #[must_use]
+    pub fn var_w(&self) -> f64 {
+        self.queue.var_w().unwrap_or(f64::INFINITY)
+    }
+
+    /// Variance of the number in the system.
+    #[must_use]
+    pub fn var_n(&self) -> f64 {
+        self.queue.var_n().unwrap_or(f64::INFINITY)
+    }
+
+    /// Variance of the number that wait.
+    #[must_use]
+    pub fn var_nq(&self) -> f64 {
+        self.queue.var_nq().unwrap_or(f64::INFINITY)
+    }
+
+    /// Mean wait of the jobs that wait.
+    #[must_use]
+    pub fn wq_given_wait(&self) -> f64 {
+        self.queue.wq_given_wait()
     }
 }
 

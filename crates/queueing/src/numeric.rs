@@ -255,6 +255,18 @@ pub(crate) fn geometric_sum(rho: f64, idle: f64, n: f64) -> f64 {
     -(n * ln_of(rho, idle)).exp_m1() / idle
 }
 
+/// Bernoulli numbers over factorials: 1 / (e^x − 1) = 1/x − 1/2 − Σ b x^(2k + 1).
+const BERNOULLI: [f64; 8] = [
+    -1.0 / 12.0,
+    1.0 / 720.0,
+    -1.0 / 30240.0,
+    1.0 / 1_209_600.0,
+    -1.0 / 47_900_160.0,
+    691.0 / 1_307_674_368_000.0,
+    -1.0 / 74_724_249_600.0,
+    3617.0 / 10_670_622_842_880_000.0,
+];
+
 /// Mean of j on 0 to below `n` with weights ρ^j, for ρ from 0 to 1.
 pub(crate) fn geometric_mean_place(rho: f64, idle: f64, n: f64) -> f64 {
     if n <= 1.0 || rho == 0.0 {
@@ -265,20 +277,34 @@ pub(crate) fn geometric_mean_place(rho: f64, idle: f64, n: f64) -> f64 {
     if whole < 1.0 {
         // 1 / (e^θ − 1) − n / (e^(nθ) − 1), both by their series in Bernoulli numbers, since they
         // are nearly alike.
-        let b = [
-            -1.0 / 12.0,
-            1.0 / 720.0,
-            -1.0 / 30240.0,
-            1.0 / 1_209_600.0,
-            -1.0 / 47_900_160.0,
-            691.0 / 1_307_674_368_000.0,
-            -1.0 / 74_724_249_600.0,
-            3617.0 / 10_670_622_842_880_000.0,
-        ];
-        let series = |x: f64| b.iter().rev().fold(0.0, |sum, b| sum * x * x + b) * x;
+        let series = |x: f64| BERNOULLI.iter().rev().fold(0.0, |sum, b| sum * x * x + b) * x;
         return 0.5 * (n - 1.0) + n * series(whole) - series(theta);
     }
     1.0 / theta.exp_m1() - n / whole.exp_m1()
+}
+
+/// Variance of j on 0 to below `n` with weights ρ^j, for ρ from 0 to 1.
+pub(crate) fn geometric_var_place(rho: f64, idle: f64, n: f64) -> f64 {
+    if n <= 1.0 || rho == 0.0 {
+        return 0.0;
+    }
+    let theta = -ln_of(rho, idle);
+    let whole = n * theta;
+    if whole < 1.0 {
+        // Minus the derivative of the mean's series with respect to θ.
+        let slope = |x: f64| {
+            let mut odd = 17.0;
+            BERNOULLI.iter().rev().fold(0.0, |sum, b| {
+                odd -= 2.0;
+                sum * x * x + odd * b
+            })
+        };
+        // The first terms alone make (n² − 1) / 12, and are apart where n is near 1.
+        return slope(theta) - n * n * slope(whole);
+    }
+    // n² e^(nθ) / (e^(nθ) − 1)², which is 0 where e^(nθ) overflows.
+    let spread = |x: f64| 0.25 / (0.5 * x).sinh() / (0.5 * x).sinh();
+    (spread(theta) - n * n * spread(whole)).max(0.0)
 }
 
 /// ln ρ from whichever of ρ and 1 − ρ has its digits.

@@ -12,7 +12,9 @@
 )]
 
 use crate::error::{Result, not_negative, probability};
-use crate::numeric::{geometric_sum, ln_of, poisson_mean, quantile};
+use crate::numeric::{
+    geometric_mean_place, geometric_sum, geometric_var_place, ln_of, poisson_mean, quantile,
+};
 
 /// What an arrival that has to wait finds, given that it waits.
 pub(crate) trait Places {
@@ -26,6 +28,8 @@ pub(crate) trait Places {
     fn in_service(&self, i: f64) -> f64;
     /// Share of the epochs that are one job's own, 1 / c.
     fn own(&self) -> f64;
+    /// Mean and variance of the number of jobs before it.
+    fn ahead(&self) -> (f64, f64);
 
     /// Probability that it has left after `i` epochs, from 2 on.
     fn done(&self, i: f64) -> f64 {
@@ -123,6 +127,17 @@ impl Places for Geometric {
     fn own(&self) -> f64 {
         self.own
     }
+
+    fn ahead(&self) -> (f64, f64) {
+        let Self { n, rho, idle, .. } = *self;
+        if 0.0 <= idle {
+            return (geometric_mean_place(rho, idle, n), geometric_var_place(rho, idle, n));
+        }
+        // Counted from the other end.
+        let (r, r_idle) = (1.0 / rho, -idle / rho);
+        let mean = (n - 1.0 - geometric_mean_place(r, r_idle, n)).max(0.0);
+        (mean, geometric_var_place(r, r_idle, n))
+    }
 }
 
 /// Places of any probability, listed.
@@ -175,6 +190,17 @@ impl Places for Listed {
     }
     fn own(&self) -> f64 {
         self.own
+    }
+    fn ahead(&self) -> (f64, f64) {
+        // Sums of tails: E[j] = Σ P(j >= i), E[j²] = Σ (2 i − 1) P(j >= i).
+        let mean: f64 = self.tail.iter().skip(1).sum();
+        let var: f64 = self
+            .tail
+            .windows(2)
+            .enumerate()
+            .map(|(i, pair)| (i as f64 - mean) * (i as f64 - mean) * (pair[0] - pair[1]))
+            .sum();
+        (mean, var.max(0.0))
     }
 }
 
@@ -244,6 +270,22 @@ impl<P: Places> Line<P> {
             cdf += self.wait * poisson_mean(self.all * t, 2.0, f64::INFINITY, |i| places.done(i));
         }
         cdf.min(1.0)
+    }
+
+    /// Variance of the wait: j + 1 services of all servers together where j jobs are before it.
+    pub(crate) fn var_wq(&self) -> f64 {
+        if !self.waits() {
+            return 0.0;
+        }
+        let (mean, var) = self.places.ahead();
+        let wait = (mean + 1.0) / self.all;
+        let spread = (var + mean + 1.0) / self.all / self.all;
+        self.wait * spread + self.wait * self.no_wait * wait * wait
+    }
+
+    /// Variance of the response time: the service is independent of the wait.
+    pub(crate) fn var_w(&self) -> f64 {
+        self.var_wq() + 1.0 / self.mu / self.mu
     }
 
     pub(crate) fn wq_sf(&self, t: f64) -> Result<f64> {

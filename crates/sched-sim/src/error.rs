@@ -47,6 +47,28 @@ pub enum SimError {
         /// What the caller passed.
         value: u64,
     },
+    /// The segments of a prompt are not as many tokens as the prompt.
+    #[error(
+        "the segments of request `{id}` must be its {input_tokens} input_tokens, got {tokens} tokens"
+    )]
+    ContentTokens {
+        /// The request.
+        id: RequestId,
+        /// Tokens of its prompt.
+        input_tokens: u64,
+        /// Tokens of the segments.
+        tokens: u64,
+    },
+    /// A segment that stands for tokens of one request alone.
+    #[error("segments of request `{id}` must be at most {max}, got {segment}")]
+    Segment {
+        /// The request.
+        id: RequestId,
+        /// The largest segment that can be shared.
+        max: u64,
+        /// What the caller passed.
+        segment: u64,
+    },
     /// A coefficient of a step time is out of range.
     #[error("{input} must be at most {}, got {}", max.compact(), value.compact())]
     Coefficient {
@@ -115,6 +137,31 @@ pub enum SimError {
         text: String,
         /// What would be right.
         expected: String,
+    },
+    /// Requests displace each other for ever and nobody gets a token. vLLM's rules allow it: under
+    /// the priority policy, two prompts of the same priority and arrival that do not fit together
+    /// preempt each other in turn, if an admission needs room for its first chunk alone.
+    #[error(
+        "step {step} at {at}: nobody got a token in the last {steps} steps, though {requests} \
+         requests are not over: they preempt each other for ever, more KV blocks would end it"
+    )]
+    NoProgress {
+        /// When.
+        at: Ticks,
+        /// The number of steps so far.
+        step: u64,
+        /// Steps since anybody got a token.
+        steps: u64,
+        /// Requests that are not over.
+        requests: u64,
+    },
+    /// A cancellation of a request that the workload does not have.
+    #[error("a cancellation names position {position} of a workload of {len} requests")]
+    NoSuchCancellation {
+        /// The position.
+        position: usize,
+        /// Requests of the workload.
+        len: usize,
     },
     /// vLLM would not start with this configuration.
     #[error(transparent)]

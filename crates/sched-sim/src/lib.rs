@@ -55,10 +55,12 @@ pub use history::{BatchHistory, Observer, Stretch};
 pub use load::{LoadLevel, OfferedLoad};
 pub use policy::{DecodeFirst, Horizon, Policy};
 pub use request::Stage;
-pub use simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Unfinished};
-pub use statistics::RunStatistics;
+pub use simulation::{
+    RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Stall, Unfinished,
+};
+pub use statistics::{KvStatistics, RunStatistics};
 pub use step::Step;
 pub use step_time::{Affine, Coefficients, MeanWork, StepTime, StepWork, StretchTime};
 pub use time::Ticks;
 pub use two_regime::{Extra, TwoRegime};
-pub use workload::{RateScale, RequestId, Workload, WorkloadRequest};
+pub use workload::{PromptContent, RateScale, RequestId, Workload, WorkloadRequest};

@@ -8,9 +8,10 @@
 
 use crate::error::Result;
 use crate::policy::Policy;
-use crate::simulation::{RequestRecord, Simulation};
+use crate::simulation::{RequestRecord, RunResult, Simulation};
 use crate::step_time::{MeanWork, StepTime};
 use crate::time::Ticks;
+use crate::vllm_v1::{VllmConfig, VllmV1Run};
 use crate::workload::{Workload, WorkloadRequest};
 
 /// Load above which queues are long and small errors of a step time become large ones of a wait.
@@ -100,6 +101,27 @@ impl OfferedLoad {
         })
     }
 
+    /// The same under vLLM's scheduler, for which no demand can be computed: how long a request
+    /// keeps its place depends on the others, and KV blocks limit the batch as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulation::run`].
+    pub fn of_vllm_v1<T: StepTime>(
+        workload: &Workload,
+        config: &VllmConfig,
+        step_time: T,
+    ) -> Result<Self> {
+        let at_once = all_at_once(workload)?;
+        let vllm = VllmV1Run::new(config.clone());
+        let result = Simulation::vllm_v1(&at_once, vllm, step_time).run()?;
+        Ok(Self {
+            arrival_rate: arrival_rate(workload),
+            saturated_demand_s: None,
+            saturated_rate: rate_while_waiting(&result),
+        })
+    }
+
     /// ρ = λ · E\[D\] at a full batch.
     #[must_use]
     pub fn rho(&self) -> Option<f64> {
@@ -181,13 +203,22 @@ pub fn saturated_rate<P: Policy, T: StepTime>(
     policy: P,
     step_time: T,
 ) -> Result<Option<f64>> {
+    let at_once = all_at_once(workload)?;
+    let result = Simulation::new(&at_once, policy, step_time).run()?;
+    Ok(rate_while_waiting(&result))
+}
+
+fn all_at_once(workload: &Workload) -> Result<Workload> {
     let at_once =
         workload.requests().iter().map(|r| WorkloadRequest { arrival: Ticks::ZERO, ..r.clone() });
-    let at_once = Workload::new(at_once.collect())?;
-    let result = Simulation::new(&at_once, policy, step_time).run()?;
+    Workload::new(at_once.collect())
+}
+
+/// Requests per second completed until the last one was scheduled.
+fn rate_while_waiting(result: &RunResult<'_>) -> Option<f64> {
     let until = result.records().iter().filter_map(RequestRecord::scheduled).max();
-    let Some(until) = until.filter(|&t| t != Ticks::ZERO) else { return Ok(None) };
+    let until = until.filter(|&t| t != Ticks::ZERO)?;
     let done = result.records().iter().filter(|r| r.last_token().is_some_and(|t| t <= until));
     let done = done.count();
-    Ok(if done == 0 { None } else { Some(done as f64 / until.seconds()) })
+    if done == 0 { None } else { Some(done as f64 / until.seconds()) }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
-use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Unfinished};
+use crate::simulation::{RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Unfinished};
 use crate::statistics::RunStatistics;
 use crate::time::Ticks;
 use crate::workload::{Workload, WorkloadRequest};
@@ -69,8 +69,7 @@ impl<'w> Run<'w> {
 
     /// Moves the clock past a stretch, in whose last step some requests `finished`.
     pub fn advance(&mut self, stretch: &Stretch, finished: u64) {
-        let inside = self.arrived as u64 - self.statistics.completed;
-        self.statistics.in_system_time += stretch.duration().0 * u128::from(inside);
+        self.statistics.in_system_time += stretch.duration().0 * u128::from(self.inside());
         self.statistics.add(stretch, finished);
         self.now = stretch.end;
     }
@@ -82,13 +81,22 @@ impl<'w> Run<'w> {
             (Some(to), None) => to,
             (None, _) => return false,
         };
+        self.wait_until(to, running, observer);
+        true
+    }
+
+    /// Lets time pass without a step.
+    pub fn wait_until(&mut self, to: Ticks, running: u64, observer: &mut impl Observer) {
         observer.idle(self.now, to);
         let gap = to.0 - self.now.0;
-        let inside = self.arrived as u64 - self.statistics.completed;
-        self.statistics.in_system_time += gap * u128::from(inside);
+        self.statistics.in_system_time += gap * u128::from(self.inside());
         self.statistics.in_service_time += gap * u128::from(running);
         self.now = to;
-        true
+    }
+
+    /// Requests that arrived and are not over.
+    pub fn inside(&self) -> u64 {
+        self.statistics.inside(self.arrived as u64)
     }
 
     /// The end of a step or stretch of this length.
@@ -97,23 +105,49 @@ impl<'w> Run<'w> {
         if Ticks::LONGEST_RUN < end { Err(SimError::RunTooLong) } else { Ok(end) }
     }
 
-    /// Adds up what is counted request by request.
-    pub fn close(mut self, end: RunEnd, mut unfinished: Vec<Unfinished>) -> RunResult<'w> {
+    /// Adds up what is counted request by request; all unfinished requests are in the batch.
+    pub fn close(mut self, end: RunEnd, unfinished: Vec<Unfinished>) -> RunResult<'w> {
+        self.statistics.running = unfinished.len() as u64;
+        let arrived = self.arrived;
+        self.close_with(end, unfinished, Vec::new(), Vec::new(), |position| position < arrived)
+    }
+
+    /// Adds up what is counted request by request; how many are in the batch is known.
+    pub fn close_with(
+        mut self,
+        end: RunEnd,
+        mut unfinished: Vec<Unfinished>,
+        details: Vec<RequestDetail>,
+        hit_tokens: Vec<u64>,
+        arrived: impl Fn(usize) -> bool,
+    ) -> RunResult<'w> {
         unfinished.sort_unstable_by_key(|u| u.position);
         let s = &mut self.statistics;
         s.end = self.now.max(s.start);
         s.injected = self.arrived as u64;
-        s.running = unfinished.len() as u64;
-        s.queued = s.injected - s.completed - s.running;
+        s.queued = s.inside(s.injected) - s.running;
         s.output_tokens = unfinished.iter().map(|u| u.decoded).sum();
-        for (r, record) in self.workload.requests().iter().zip(&self.records).take(self.arrived) {
-            let left = record.last_token().unwrap_or(self.now);
+        let mut special = details.iter().peekable();
+        let rows = self.workload.requests().iter().zip(&self.records).enumerate();
+        for (position, (r, record)) in rows {
+            let detail = special.next_if(|d| d.position == position);
+            let made = detail.and_then(|d| d.output_tokens);
+            if !arrived(position) || detail.is_some_and(|d| d.rejected.is_some()) {
+                continue;
+            }
+            let cancelled = detail.and_then(|d| d.cancelled);
+            let left = record.last_token().or(cancelled).unwrap_or(self.now);
             s.sojourn_time += left.0 - r.arrival.0;
             if let Some(scheduled) = record.scheduled() {
                 s.service_time += left.0 - scheduled.0;
+                for stall in detail.map(|d| d.stalls.as_slice()).unwrap_or_default() {
+                    s.service_time -= stall.readmitted.unwrap_or(left).0 - stall.from.0;
+                }
             }
             if record.last_token().is_some() {
-                s.output_tokens += r.output_tokens;
+                s.output_tokens += made.unwrap_or(r.output_tokens);
+            } else {
+                s.output_tokens += made.unwrap_or_default();
             }
         }
         s.close();
@@ -123,6 +157,8 @@ impl<'w> Run<'w> {
             unfinished,
             statistics: self.statistics,
             end,
+            details,
+            hit_tokens,
         }
     }
 }

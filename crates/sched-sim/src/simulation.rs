@@ -9,6 +9,7 @@ use crate::policy::Policy;
 use crate::statistics::RunStatistics;
 use crate::step_time::StepTime;
 use crate::time::Ticks;
+use crate::vllm_v1::{Rejection, VllmV1Run, clock};
 use crate::workload::Workload;
 use crate::{engine, reference};
 
@@ -88,6 +89,48 @@ impl RequestRecord {
     }
 }
 
+/// A request that did not simply run from its admission to its last token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestDetail {
+    /// Its position in the workload.
+    pub position: usize,
+    /// Why it was refused at arrival, if it was.
+    pub rejected: Option<Rejection>,
+    /// When its client went away, if it did so in time.
+    pub cancelled: Option<Ticks>,
+    /// Output tokens made, if fewer than asked for although it is over: the client went away, or
+    /// `max_model_len` ended it.
+    pub output_tokens: Option<u64>,
+    /// Its preemptions, in order.
+    pub stalls: Vec<Stall>,
+}
+
+/// One preemption of a request, from the step that went on without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stall {
+    /// The start of that step.
+    pub from: Ticks,
+    /// The start of the first step that it was in again; none if it never was.
+    pub readmitted: Option<Ticks>,
+    /// The end of the step that had all its known tokens computed again and gave the next one;
+    /// none if it was preempted again before, or the run ended.
+    pub caught_up: Option<Ticks>,
+    /// Tokens whose KV was lost.
+    pub lost_tokens: u64,
+    /// Known tokens that the prefix cache still held when it was admitted again.
+    pub hit_tokens: u64,
+}
+
+impl Stall {
+    /// Tokens that were computed before and had to be computed again.
+    #[must_use]
+    pub fn recomputed_tokens(&self) -> u64 {
+        if self.readmitted.is_some() { self.lost_tokens.saturating_sub(self.hit_tokens) } else { 0 }
+    }
+}
+
 /// A request that was running when the run was truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfinished {
@@ -107,6 +150,8 @@ pub struct RunResult<'w> {
     pub(crate) unfinished: Vec<Unfinished>,
     pub(crate) statistics: RunStatistics,
     pub(crate) end: RunEnd,
+    pub(crate) details: Vec<RequestDetail>,
+    pub(crate) hit_tokens: Vec<u64>,
 }
 
 impl RunResult<'_> {
@@ -116,7 +161,21 @@ impl RunResult<'_> {
         &self.records
     }
 
-    /// The requests that were running at the end of a truncated run, in order of the workload.
+    /// The requests that did not simply run through, in order of the workload.
+    #[must_use]
+    pub fn details(&self) -> &[RequestDetail] {
+        &self.details
+    }
+
+    /// Prompt tokens of each request that the prefix cache held at its first admission, in order
+    /// of the workload; empty without a prefix cache.
+    #[must_use]
+    pub fn hit_tokens(&self) -> &[u64] {
+        &self.hit_tokens
+    }
+
+    /// The requests that were running at the end of a truncated run, in order of the workload;
+    /// those that were preempted and waited again are among them.
     #[must_use]
     pub fn unfinished(&self) -> &[Unfinished] {
         &self.unfinished
@@ -149,13 +208,24 @@ impl RunResult<'_> {
     pub fn timeline_fields(&self) -> impl Iterator<Item = TimelineFields> {
         let injected = usize::try_from(self.statistics.injected).unwrap_or(usize::MAX);
         let mut cut_off = self.unfinished.iter().peekable();
+        let mut details = self.details.iter().peekable();
         let rows = self.workload.requests().iter().zip(&self.records).enumerate();
         rows.take(injected).map(move |(position, (r, record))| {
             let completed = record.last_token().is_some();
+            let detail = details.next_if(|d| d.position == position);
             let decoded = match cut_off.next_if(|u| u.position == position) {
                 Some(u) => u.decoded,
-                None if completed => r.output_tokens,
-                None => 0,
+                None => detail.and_then(|d| d.output_tokens).unwrap_or(if completed {
+                    r.output_tokens
+                } else {
+                    0
+                }),
+            };
+            let outcome = match detail {
+                _ if completed => Outcome::Completed,
+                Some(d) if d.rejected.is_some() => Outcome::Rejected,
+                Some(d) if d.cancelled.is_some() => Outcome::Cancelled,
+                _ => Outcome::CutOff,
             };
             TimelineFields {
                 id: r.id.to_string(),
@@ -165,7 +235,7 @@ impl RunResult<'_> {
                 last_token: record.last_token().map(Ticks::instant),
                 input_tokens: Some(r.input_tokens),
                 output_tokens: Some(decoded),
-                outcome: if completed { Outcome::Completed } else { Outcome::CutOff },
+                outcome,
                 ..TimelineFields::default()
             }
         })
@@ -183,18 +253,20 @@ pub struct Simulation<'w, P, T> {
     pub(crate) limits: RunLimits,
 }
 
-impl<'w, P: Policy, T: StepTime> Simulation<'w, P, T> {
-    /// A run of `workload` to its end.
-    pub const fn new(workload: &'w Workload, policy: P, step_time: T) -> Self {
-        let limits = RunLimits { max_steps: None, until: None };
-        Self { workload, policy, step_time, limits }
-    }
-
+impl<P, T> Simulation<'_, P, T> {
     /// The same run, stopped by `limits`.
     #[must_use]
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.limits = limits;
         self
+    }
+}
+
+impl<'w, P: Policy, T: StepTime> Simulation<'w, P, T> {
+    /// A run of `workload` to its end.
+    pub const fn new(workload: &'w Workload, policy: P, step_time: T) -> Self {
+        let limits = RunLimits { max_steps: None, until: None };
+        Self { workload, policy, step_time, limits }
     }
 
     /// Runs, skipping what has no events.
@@ -232,5 +304,66 @@ impl<'w, P: Policy, T: StepTime> Simulation<'w, P, T> {
     /// As [`Simulation::run`].
     pub fn run_reference_observed(self, observer: &mut impl Observer) -> Result<RunResult<'w>> {
         reference::run(self, observer)
+    }
+}
+
+impl<'w, T: StepTime> Simulation<'w, VllmV1Run, T> {
+    /// A run of `workload` under vLLM's scheduler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
+    /// use sched_sim::{Affine, Simulation, Ticks, Workload, WorkloadRequest};
+    ///
+    /// // A prompt of 100 tokens: one step of 2 ms, which gives the first token; two more tokens.
+    /// let workload = Workload::new(vec![WorkloadRequest::new("a", Ticks::ZERO, 100, 3)])?;
+    /// let step_time: Affine = "base=1ms,prefill=10us/token".parse()?;
+    /// let vllm = VllmV1Run::new(VllmConfig::new(101, 400));
+    /// let result = Simulation::vllm_v1(&workload, vllm, step_time).run()?;
+    /// assert_eq!(result.records()[0].first_token(), Some("2ms".parse()?));
+    /// assert_eq!(result.records()[0].last_token(), Some("4ms".parse()?));
+    /// # Ok::<(), sched_sim::SimError>(())
+    /// ```
+    pub const fn vllm_v1(workload: &'w Workload, vllm: VllmV1Run, step_time: T) -> Self {
+        let limits = RunLimits { max_steps: None, until: None };
+        Self { workload, policy: vllm, step_time, limits }
+    }
+
+    /// Runs, skipping what has no events.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::Vllm`](crate::SimError) for what vLLM would not start with,
+    /// [`SimError::RunTooLong`](crate::SimError) if the clock passes its range.
+    pub fn run(self) -> Result<RunResult<'w>> {
+        clock::run(self, true, &mut ())
+    }
+
+    /// Runs, skipping what has no events, and shows each stretch to `observer`.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_observed(self, observer: &mut impl Observer) -> Result<RunResult<'w>> {
+        clock::run(self, true, observer)
+    }
+
+    /// Asks the scheduler in every step: the plain engine, with the same result.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_reference(self) -> Result<RunResult<'w>> {
+        clock::run(self, false, &mut ())
+    }
+
+    /// Asks the scheduler in every step, and shows each to `observer`.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_reference_observed(self, observer: &mut impl Observer) -> Result<RunResult<'w>> {
+        clock::run(self, false, observer)
     }
 }

@@ -1,7 +1,54 @@
 //! What a run adds up to, in exact integers.
 
+use metrics_core::cache;
+
 use crate::history::Stretch;
+use crate::kv_cache::KvCounters;
 use crate::time::Ticks;
+
+/// What happened in the KV cache of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KvStatistics {
+    /// Blocks that can be handed out.
+    pub blocks: u64,
+    /// Tokens in a block.
+    pub block_size: u64,
+    /// Hits, look-ups, evictions, refills, refusals.
+    pub counters: KvCounters,
+    /// ∫ blocks in the table of at least one request dt, of each step as it was scheduled.
+    pub used_time: u128,
+    /// Most blocks in use when a step was scheduled.
+    pub used_max: u64,
+    /// Preemptions: each frees all blocks of a request.
+    pub preemptions: u64,
+    /// Requests that were preempted at least once.
+    pub preempted_requests: u64,
+    /// Tokens computed again after a preemption: what was lost, less the hits of its return.
+    pub recomputed_tokens: u64,
+}
+
+impl KvStatistics {
+    /// Share of the tokens that admissions looked up which were there, by
+    /// [`kv_hit_rate`](cache::kv_hit_rate); `None` without look-ups.
+    #[must_use]
+    pub fn hit_rate(&self) -> Option<f64> {
+        cache::kv_hit_rate(self.counters.hit_tokens, self.counters.queried_tokens).ok()
+    }
+
+    /// Share of the evicted blocks that were needed again, by
+    /// [`refill_rate`](cache::refill_rate); `None` without evictions.
+    #[must_use]
+    pub fn refill_rate(&self) -> Option<f64> {
+        cache::refill_rate(self.counters.refilled_blocks, self.counters.evicted_blocks).ok()
+    }
+
+    /// The largest share of the blocks that was in use.
+    #[must_use]
+    pub fn utilization_max(&self) -> Option<f64> {
+        ratio(self.used_max.into(), self.blocks.into())
+    }
+}
 
 /// Totals of a run; both engines give the same ones, bit for bit.
 ///
@@ -20,8 +67,13 @@ pub struct RunStatistics {
     pub completed: u64,
     /// Requests in the batch when the run ended.
     pub running: u64,
-    /// Requests that had arrived and were not admitted when the run ended.
+    /// Requests that had arrived and were not in the batch when the run ended, preempted ones
+    /// included.
     pub queued: u64,
+    /// Requests refused at arrival.
+    pub rejected: u64,
+    /// Requests whose client went away.
+    pub cancelled: u64,
     /// Steps, each of which served somebody: waiting for an arrival is no step here.
     pub steps: u64,
     /// Steps that carried a prompt chunk, or in which a request finished.
@@ -64,9 +116,44 @@ pub struct RunStatistics {
     pub kv_held_max: u64,
     /// Most requests waiting at the start of a step, or at the end of the run.
     pub waiting_max: u64,
+    /// What happened in the KV cache, under a policy that has one.
+    pub kv: Option<KvStatistics>,
 }
 
 impl RunStatistics {
+    /// Requests that arrived and are not over.
+    pub(crate) fn inside(&self, arrived: u64) -> u64 {
+        arrived - self.completed - self.rejected - self.cancelled
+    }
+
+    /// Mean share of the KV blocks in use, idle time included; `None` without a KV cache or time.
+    #[must_use]
+    pub fn kv_utilization(&self) -> Option<f64> {
+        let kv = self.kv?;
+        ratio(kv.used_time, self.duration().0 * u128::from(kv.blocks))
+    }
+
+    /// Share of the requests that ended which were preempted at least once, by
+    /// [`preemption_rate`](cache::preemption_rate); `None` if none ended or there is no KV cache.
+    #[must_use]
+    pub fn preemption_rate(&self) -> Option<f64> {
+        cache::preemption_rate(self.kv?.preempted_requests, self.ended()).ok()
+    }
+
+    /// Share of the requests that ended which failed for want of memory, by
+    /// [`oom_rate`](cache::oom_rate): 0, as a scheduler that preempts fails none. `None` if none
+    /// ended or there is no KV cache.
+    #[must_use]
+    pub fn oom_rate(&self) -> Option<f64> {
+        self.kv?;
+        cache::oom_rate(0, self.ended()).ok()
+    }
+
+    /// Requests that are over.
+    fn ended(&self) -> u64 {
+        self.completed + self.cancelled + self.rejected
+    }
+
     /// Adds a stretch, in whose last step some requests `finished`.
     pub(crate) fn add(&mut self, s: &Stretch, finished: u64) {
         let w = &s.work;
@@ -120,7 +207,8 @@ impl RunStatistics {
     /// Whether every request that arrived is accounted for.
     #[must_use]
     pub fn conserves_requests(&self) -> bool {
-        self.injected == self.completed + self.running + self.queued
+        let over = self.completed + self.rejected + self.cancelled;
+        self.injected == over + self.running + self.queued
     }
 
     /// Little's law on the sample path, queue included and in service, as equalities of integers:

@@ -415,6 +415,12 @@ pub enum IoError {
         /// The known names.
         known: String,
     },
+    /// An option of an engine that cannot be.
+    #[error("{problem}")]
+    Engine {
+        /// The option, what was found, and what would be right.
+        problem: String,
+    },
     /// Something that the simulator cannot take.
     #[error("{source}")]
     Simulation {
@@ -490,6 +496,7 @@ impl IoError {
             | Self::Config { at, .. } => Some(at),
             Self::UnknownFormatName { .. }
             | Self::UnknownPreset { .. }
+            | Self::Engine { .. }
             | Self::Simulation { .. }
             | Self::MapSyntax { .. }
             | Self::MapField { .. }

@@ -30,9 +30,10 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `policy` | `decode-first` | `decode-first` |
-//! | `max_num_seqs` | most requests in a step, 1 to 4294967295 | required |
-//! | `chunk` | most prompt tokens of one request in a step, 1 to 4294967295 | required |
+//! | `policy` | `decode-first` or `vllm-v1` | `decode-first` |
+//! | `max_num_seqs` | most requests in a step, 1 to 4294967295 | required; vLLM's own for `vllm-v1` |
+//! | `chunk` | most prompt tokens of one request in a step, 1 to 4294967295 | required; not for `vllm-v1` |
+//! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
 //! | `step_time` | coefficients, `base=8ms,prefill=60us/token` (in two regimes: `decode:…; mixed:…`), the name of a [preset](crate::preset), or the path of a [file](crate::fitted), from the directory in which the tool runs | required |
 //! | `slo` | objectives, `ttft<2s,tpot<100ms` | none |
 //! | `rate_scale` | a factor on the rate of arrivals as a text, `"2"` or `"1/3"` | `"1"` |
@@ -61,12 +62,19 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::config::{check_version, parse, wrong};
+use crate::engine::EngineOptions;
 use crate::error::{IoError, Place, Result, listed, shown};
 use crate::fitted::FittedStepTime;
 use crate::input::Input;
 use crate::preset::{self, Preset};
 use crate::run::Note;
 use crate::trace::{TraceOptions, read_trace_path};
+
+/// The policy that follows vLLM's scheduler.
+pub const VLLM_V1: &str = "vllm-v1";
+
+/// The policies that a scenario or a flag can name.
+pub const POLICIES: [&str; 2] = ["decode-first", VLLM_V1];
 
 /// The scenario that runs where nothing else is said.
 const BUILT_IN: &str = include_str!("../../../scenarios/chat.toml");
@@ -150,10 +158,12 @@ pub struct Variant {
     pub name: String,
     /// The policy's name.
     pub policy: String,
-    /// Most requests in a step.
+    /// Most requests in a step; 0 for `vllm-v1`, whose options say it.
     pub max_num_seqs: u64,
-    /// Most prompt tokens of one request in a step.
+    /// Most prompt tokens of one request in a step; 0 for `vllm-v1`, which has none.
     pub chunk: u64,
+    /// Options of `vllm-v1`; empty for others.
+    pub engine: EngineOptions,
     /// What a step costs.
     pub step_time: StepTimeSource,
     /// The objectives.
@@ -279,6 +289,7 @@ struct RawSettings {
     policy: Option<Spanned<String>>,
     max_num_seqs: Option<Spanned<u64>>,
     chunk: Option<Spanned<u64>>,
+    engine: Option<Spanned<toml::Table>>,
     step_time: Option<Spanned<String>>,
     slo: Option<Spanned<String>>,
     rate_scale: Option<Spanned<String>>,
@@ -292,6 +303,7 @@ struct RawVariant {
     policy: Option<Spanned<String>>,
     max_num_seqs: Option<Spanned<u64>>,
     chunk: Option<Spanned<u64>>,
+    engine: Option<Spanned<toml::Table>>,
     step_time: Option<Spanned<String>>,
     slo: Option<Spanned<String>>,
     rate_scale: Option<Spanned<String>>,
@@ -304,6 +316,15 @@ impl RawVariant {
             policy: self.policy.or_else(|| common.policy.clone()),
             max_num_seqs: self.max_num_seqs.or_else(|| common.max_num_seqs.clone()),
             chunk: self.chunk.or_else(|| common.chunk.clone()),
+            engine: match (self.engine, &common.engine) {
+                (Some(own), Some(common)) => {
+                    // Option by option, as with the other settings.
+                    let (span, mut table) = (own.span(), common.get_ref().clone());
+                    table.extend(own.into_inner());
+                    Some(Spanned::new(span, table))
+                }
+                (own, common) => own.or_else(|| common.clone()),
+            },
             step_time: self.step_time.or_else(|| common.step_time.clone()),
             slo: self.slo.or_else(|| common.slo.clone()),
             rate_scale: self.rate_scale.or_else(|| common.rate_scale.clone()),
@@ -408,11 +429,24 @@ impl Source<'_> {
                 format!("no `{key}`: give it in [settings] or in each variant"),
             )
         };
-        let known = DecodeFirst::default();
-        if let Some(policy) = raw.policy.as_ref().filter(|p| p.get_ref() != known.name()) {
-            return Err(self.expected(policy, &format!("a policy: {}", listed([known.name()]))));
+        let known = |p: &str| POLICIES.contains(&p);
+        if let Some(policy) = raw.policy.as_ref().filter(|p| !known(p.get_ref())) {
+            return Err(self.expected(policy, &format!("a policy: {}", listed(POLICIES))));
         }
-        let policy = raw.policy.map_or_else(|| known.name().to_owned(), Spanned::into_inner);
+        let default = DecodeFirst::default().name();
+        let policy = raw.policy.map_or_else(|| default.to_owned(), Spanned::into_inner);
+        let is_vllm = policy == VLLM_V1;
+        let mut engine = EngineOptions::default();
+        if let Some(table) = raw.engine {
+            let span = table.span();
+            if !is_vllm {
+                return Err(self.wrong(span, format!("`engine` is for the policy {VLLM_V1}")));
+            }
+            for (name, value) in table.into_inner() {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                engine.set(&name, &value).map_err(|e| self.wrong(span.clone(), e.to_string()))?;
+            }
+        }
         let limit = |key: &str, value: Option<Spanned<u64>>| {
             let value = value.ok_or_else(|| missing(key))?;
             if !(1..=u64::from(u32::MAX)).contains(value.get_ref()) {
@@ -420,8 +454,14 @@ impl Source<'_> {
             }
             Ok(value.into_inner())
         };
-        let max_num_seqs = limit("max_num_seqs", raw.max_num_seqs)?;
-        let chunk = limit("chunk", raw.chunk)?;
+        let (mut max_num_seqs, mut chunk) = (0, 0);
+        if !is_vllm {
+            max_num_seqs = limit("max_num_seqs", raw.max_num_seqs)?;
+            chunk = limit("chunk", raw.chunk)?;
+        } else if raw.max_num_seqs.is_some() {
+            let seqs = limit("max_num_seqs", raw.max_num_seqs)?;
+            engine.set("max_num_seqs", &seqs.to_string())?;
+        }
         let step_time = raw.step_time.ok_or_else(|| missing("step_time"))?;
         let step_time = step_time
             .get_ref()
@@ -441,7 +481,7 @@ impl Source<'_> {
         let at = raw.rate_scale.map_or(span.clone(), |s| s.span());
         let rate_scale = rate_scale.map_err(|e| self.wrong(at, e.to_string()))?;
         let name = self.name(name)?;
-        Ok(Variant { name, policy, max_num_seqs, chunk, step_time, slo, rate_scale })
+        Ok(Variant { name, policy, max_num_seqs, chunk, engine, step_time, slo, rate_scale })
     }
 
     fn workload(self, raw: RawWorkload, span: Span) -> Result<WorkloadSource> {

@@ -3,6 +3,7 @@
 //! | name | content | told by |
 //! |---|---|---|
 //! | `azure` | [Azure LLM inference trace](azure) | a CSV header with `TIMESTAMP`, `ContextTokens` and `GeneratedTokens` |
+//! | `mooncake` | [Mooncake trace](mooncake), with shared prefixes | a JSON object with `timestamp`, `input_length`, `output_length` and `hash_ids` |
 //! | `goodput` | [our timelines](timelines) | as [`crate::timeline`] |
 //! | `jsonl` | [one JSON object a line](generic) | a JSON object, with a map or a key that has a field's name |
 //! | `csv` | [any table](generic) | a first line that is not JSON, with a map or a column that has a field's name |
@@ -30,6 +31,7 @@ pub mod azure;
 mod collect;
 pub mod generic;
 pub mod map;
+pub mod mooncake;
 mod stamp;
 pub mod timelines;
 
@@ -50,6 +52,7 @@ use crate::input::{Head, Input, unreadable};
 use crate::run::Note;
 use azure::Azure;
 use generic::{TraceCsv, TraceJsonl};
+use mooncake::Mooncake;
 use timelines::TimelineTrace;
 
 /// A format of traces that can be read.
@@ -58,6 +61,8 @@ use timelines::TimelineTrace;
 pub enum TraceFormat {
     /// Azure LLM inference trace.
     Azure,
+    /// Mooncake trace.
+    Mooncake,
     /// Our own timelines, of which only the load is taken.
     Timelines,
     /// One JSON object a line.
@@ -68,13 +73,15 @@ pub enum TraceFormat {
 
 impl TraceFormat {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::Azure, Self::Timelines, Self::Jsonl, Self::Csv];
+    pub const ALL: [Self; 5] =
+        [Self::Azure, Self::Mooncake, Self::Timelines, Self::Jsonl, Self::Csv];
 
     /// The name that selects it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Azure => "azure",
+            Self::Mooncake => "mooncake",
             Self::Timelines => "goodput",
             Self::Jsonl => "jsonl",
             Self::Csv => "csv",
@@ -86,6 +93,7 @@ impl TraceFormat {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Azure => "Azure LLM inference trace",
+            Self::Mooncake => "Mooncake trace",
             Self::Timelines => "goodput timelines",
             Self::Jsonl => "JSON lines",
             Self::Csv => "CSV",
@@ -205,7 +213,8 @@ pub trait TraceReader: Sync {
 }
 
 /// All readers, in the order in which they are asked.
-pub static READERS: &[&dyn TraceReader] = &[&Azure, &TimelineTrace, &TraceJsonl, &TraceCsv];
+pub static READERS: &[&dyn TraceReader] =
+    &[&Azure, &Mooncake, &TimelineTrace, &TraceJsonl, &TraceCsv];
 
 /// Reads a trace by its path.
 ///

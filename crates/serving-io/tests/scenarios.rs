@@ -6,6 +6,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use insta::assert_snapshot;
+use sched_sim::vllm_v1::VllmV1Run;
 use sched_sim::{DecodeFirst, RunResult, Simulation, Ticks, Workload};
 use serving_io::preset::{self, Preset};
 use serving_io::scenario::{Scenario, StepTimeSource, Variant, WorkloadSource};
@@ -128,11 +129,11 @@ fn fault(old: &str, new: &str) -> String {
 #[test]
 fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
-    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `step_time`, `slo`, `rate_scale`");
+    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `engine`, `step_time`, `slo`, `rate_scale`");
     assert_snapshot!(fault("chunk = 128\n", ""), @"s.toml, line 13, `settings`: no `chunk`: give it in [settings] or in each variant");
     assert_snapshot!(fault("chunk = 128", "chunk = 0"), @"s.toml, line 15, `chunk`: found 0, expected 1 to 4294967295");
     assert_snapshot!(fault("chunk = 128", "chunk = \"128\""), @r#"s.toml, line 15, `chunk`: invalid type: string "128", expected a whole number of at least 0"#);
-    assert_snapshot!(fault("chunk = 128", "chunk = 128\npolicy = \"fifo\""), @"s.toml, line 16, `policy`: found fifo, expected a policy: `decode-first`");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\npolicy = \"fifo\""), @"s.toml, line 16, `policy`: found fifo, expected a policy: `decode-first`, `vllm-v1`");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
     assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
@@ -278,4 +279,36 @@ fn the_example_of_the_book_is_sound_and_its_error_is_real() {
         let error = Scenario::parse("two-chunks.toml", &wrong).unwrap_err().to_string();
         assert!(page.contains(&error), "{error}");
     }
+}
+
+/// The numbers are worked out by hand in the comment of the file.
+#[test]
+fn a_preempted_request_comes_back_as_worked_by_hand() {
+    let scenario = scenario("vllm-v1");
+    let WorkloadSource::Requests(workload) = &scenario.workload else { panic!("no list") };
+    let mut lines = Vec::new();
+    for variant in &scenario.variants {
+        let StepTimeSource::Affine(step_time) = variant.step_time else {
+            panic!("no coefficients")
+        };
+        let vllm = VllmV1Run::new(variant.engine.resolve(None).unwrap().config);
+        let result = Simulation::vllm_v1(workload, vllm, step_time).run().unwrap();
+        let (detail, kv) = (&result.details()[0], result.statistics().kv.unwrap());
+        let stall = detail.stalls[0];
+        lines.push(format!(
+            "{}: {} preempted from {} to {}, goes on at {}, ends at {}; {} hit, {} again",
+            variant.name,
+            workload.requests()[detail.position].id,
+            stall.from,
+            stall.readmitted.unwrap(),
+            stall.caught_up.unwrap(),
+            result.records()[detail.position].last_token().unwrap(),
+            stall.hit_tokens,
+            kv.recomputed_tokens,
+        ));
+    }
+    assert_snapshot!(lines.join("\n"), @"
+    prefix-caching: b preempted from 0.074 s to 0.104 s, goes on at 0.115 s, ends at 0.135 s; 32 hit, 0 again
+    no-prefix-caching: b preempted from 0.074 s to 0.104 s, goes on at 0.147 s, ends at 0.167 s; 0 hit, 32 again
+    ");
 }

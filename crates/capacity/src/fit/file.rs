@@ -61,8 +61,7 @@ pub fn step_time(fitted: &Fitted) -> Result<(FittedStep, Vec<String>)> {
             attention: pair(fit.coefficient(Term::Attention))?,
         })
     };
-    let missing = |regime: Regime| {
-        FitError::NoPoints {
+    let missing = |regime: Regime| FitError::NoPoints {
         regime: regime.title(),
         remedy: "a simulation needs both regimes, give a file with such steps too".to_owned(),
     };

@@ -118,6 +118,10 @@ pub fn render_csv(reported: &[Reported<'_>]) -> Result<String> {
             let run = [r.file.name.clone(), r.number.to_string()];
             table.push(run.into_iter().chain(row.cells()).collect());
         }
+        for cells in r.believed.cells() {
+            let run = [r.file.name.clone(), r.number.to_string()];
+            table.push(run.into_iter().chain(cells).collect());
+        }
     }
     csv_text(&["file", "run", "figure", "value", "low", "high", "n"], &table)
 }
@@ -147,6 +151,7 @@ pub fn render_markdown(reported: &[Reported<'_>]) -> String {
             metrics_core::format::percent(f64::from(r.confidence)).replace(".0", "")
         );
         text.push_str(&markdown_table(&["figure", "value", &level, "high", "n"], &table));
+        r.believed.markdown(&mut text);
     }
     text
 }

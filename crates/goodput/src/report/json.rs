@@ -59,6 +59,13 @@ fn run(r: &Reported<'_>) -> Value {
             );
         }
     }
+    r.believed.json(map);
+    if let Some(sheet) = &r.as_tool {
+        map.insert("as".to_owned(), super::as_tool::json(sheet));
+    }
+    if let Some(groups) = &r.groups {
+        map.insert("groups".to_owned(), super::groups::json(groups));
+    }
     map.insert("stated_by_tool".to_owned(), Value::Object(stated));
     map.insert("notes".to_owned(), Value::Array(notes));
     map.insert("missing".to_owned(), Value::Array(missing));

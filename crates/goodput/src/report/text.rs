@@ -29,11 +29,13 @@ pub fn render(reported: &[Reported<'_>]) -> Result<String> {
                 latency(&mut text, report, r.confidence)?;
                 throughput(&mut text, report)?;
                 resources(&mut text, report)?;
+                r.believed.steady_text(&mut text)?;
                 diagnosis(&mut text, report)?;
             }
             None => stated(&mut text, r)?,
         }
         remarks(&mut text, r.run, r.report.is_some())?;
+        r.believed.text(&mut text)?;
     }
     Ok(text)
 }
@@ -43,7 +45,8 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
     Ok(writeln!(text, "  {label:LABEL$}{content}")?)
 }
 
-fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
+/// What the file is, what the run was told to do, and how its requests ended.
+pub fn header(text: &mut String, r: &Reported<'_>) -> Result<()> {
     let of = if r.file.runs.len() == 1 {
         String::new()
     } else {
@@ -89,7 +92,12 @@ pub fn time(x: f64) -> String {
 
 /// The name of a distribution for reading.
 fn title(d: &Distribution) -> &'static str {
-    match d.name {
+    title_of(d.name)
+}
+
+/// The name of the distribution with that name in keys.
+pub fn title_of(name: &'static str) -> &'static str {
+    match name {
         "ttft" => "TTFT",
         "tpot" => "TPOT",
         "itl" => "ITL",
@@ -447,7 +455,7 @@ fn diagnosis(text: &mut String, report: &Report) -> Result<()> {
 }
 
 /// The tool's own figures, where nothing can be recomputed.
-fn stated(text: &mut String, r: &Reported<'_>) -> Result<()> {
+pub fn stated(text: &mut String, r: &Reported<'_>) -> Result<()> {
     let counts = &r.run.counts;
     let shown = |x: Option<u64>| x.map_or("-".to_owned(), |n| n.to_string());
     writeln!(text, "{} completed, {} failed", shown(counts.completed), shown(counts.failed))?;

@@ -6,7 +6,8 @@ use anyhow::Result;
 use metrics_core::format;
 use metrics_core::report::{Distribution, Report};
 use metrics_core::units::Quantity;
-use sched_sim::{LoadLevel, RunEnd, RunStatistics};
+use sched_sim::vllm_v1::VllmConfig;
+use sched_sim::{KvStatistics, LoadLevel, RunEnd, RunStatistics};
 use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
@@ -37,13 +38,28 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 fn settings(s: &Setting) -> [(&'static str, String); 7] {
     [
         ("variant", s.name.clone().unwrap_or_default()),
-        ("policy", s.policy.clone()),
-        ("max_num_seqs", s.max_num_seqs.to_string()),
-        ("chunk", s.chunk.to_string()),
+        ("policy", policy_name(s, |_| true)),
+        ("max_num_seqs", or_dash(s.max_num_seqs)),
+        ("chunk", or_dash(s.chunk)),
         ("rate_scale", format::value(s.rate_scale.factor())),
         ("step_time", step_time_name(&s.step_time)),
         ("slo", s.slo.to_string()),
     ]
+}
+
+/// The policy with the options that were given to it, as far as they are `shown`.
+fn policy_name(s: &Setting, shown: impl Fn(&(&'static str, String)) -> bool) -> String {
+    let mut name = s.policy.clone();
+    let given = s.engine.given().iter().filter(|g| g.0 != "max_num_seqs" && shown(g));
+    for (option, value) in given {
+        name.push_str(&format!(" {option}={value}"));
+    }
+    name
+}
+
+/// A limit, or a dash where the policy does not have it or has its own default.
+fn or_dash(limit: u64) -> String {
+    if limit == 0 { "-".to_owned() } else { limit.to_string() }
 }
 
 /// What a step costs, in words.
@@ -162,6 +178,26 @@ fn level(run: &Simulated) -> Option<LoadLevel> {
     run.load.relative().and_then(|_| run.load.level())
 }
 
+/// What vLLM's scheduler was told.
+fn engine_line(c: &VllmConfig) -> String {
+    format!(
+        "vLLM {}, {}, max_num_batched_tokens {}, max_num_seqs {}, max_model_len {}, {} KV blocks of {}, prefix caching {}, chunked prefill {}",
+        c.engine_version,
+        if c.is_async() { "async" } else { "sync" },
+        c.max_num_batched_tokens,
+        c.max_num_seqs,
+        c.max_model_len,
+        c.num_blocks,
+        c.block_size,
+        on_off(c.enable_prefix_caching),
+        on_off(c.enable_chunked_prefill),
+    )
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 /// Why a run is truncated.
 fn truncation(end: RunEnd) -> Option<&'static str> {
     match end {
@@ -192,6 +228,12 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         .map(|(k, v)| format!("{k} {v}"))
         .collect();
     line(&mut text, "setting", &of.join(", "))?;
+    if let Some(config) = &run.config {
+        line(&mut text, "engine", &engine_line(config))?;
+    }
+    for (i, l) in run.remarks.iter().enumerate() {
+        line(&mut text, if i == 0 { "to know" } else { "" }, l)?;
+    }
     for (i, l) in step_time_lines(&run.setting.step_time).iter().enumerate() {
         line(&mut text, if i == 0 { "step time" } else { "" }, l)?;
     }
@@ -302,7 +344,42 @@ fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()
             gib(s.kv_held_bytes_max(bytes) as f64)
         ));
     }
-    line(text, "KV", &format!("{kv} (no limit)"))
+    let Some(cache) = &s.kv else { return line(text, "KV", &format!("{kv} (no limit)")) };
+    line(text, "KV", &kv)?;
+    line(
+        text,
+        "",
+        &format!(
+            "{} of {} blocks used by time, at most {}; OOM rate {} ({} refusals)",
+            share(s.kv_utilization()),
+            cache.blocks,
+            share(cache.utilization_max()),
+            share(s.oom_rate()),
+            cache.counters.oom_refusals
+        ),
+    )?;
+    line(
+        text,
+        "",
+        &format!(
+            "prefix hit rate {} of {} tokens; {} blocks evicted, refill rate {}",
+            share(cache.hit_rate()),
+            cache.counters.queried_tokens,
+            cache.counters.evicted_blocks,
+            share(cache.refill_rate())
+        ),
+    )?;
+    line(
+        text,
+        "preemption",
+        &format!(
+            "rate {}: {} preemptions of {}, {} tokens computed again",
+            share(s.preemption_rate()),
+            cache.preemptions,
+            format::things(cache.preempted_requests, "request"),
+            cache.recomputed_tokens
+        ),
+    )
 }
 
 fn diagnosis(text: &mut String, s: &RunStatistics) -> Result<()> {
@@ -311,8 +388,12 @@ fn diagnosis(text: &mut String, s: &RunStatistics) -> Result<()> {
         text,
         "requests",
         &format!(
-            "{} injected = {} completed + {} running + {} queued",
-            s.injected, s.completed, s.running, s.queued
+            "{} injected = {} completed + {} running + {} queued{}",
+            s.injected,
+            s.completed,
+            s.running,
+            s.queued,
+            if s.rejected > 0 { format!(" + {} rejected", s.rejected) } else { String::new() }
         ),
     )?;
     let little = if s.littles_law_holds() {
@@ -340,6 +421,14 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
         .unwrap_or_default();
     let all: Vec<[(&str, String); 7]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    // Of the options given to a policy, those that all runs share are not repeated in each row.
+    let mut all = all;
+    for (run, set) in answer.runs.iter().zip(&mut all) {
+        let shared = |given: &(&str, String)| {
+            answer.runs.iter().all(|r| r.setting.engine.given().contains(given))
+        };
+        set[1].1 = policy_name(&run.setting, |given| !shared(given));
+    }
     let varies = |i: usize| all.iter().any(|s| s[i].1 != all[0][i].1);
     // Where nothing differs the batch and chunk are still worth a look.
     let shown: Vec<usize> = (0..names.len()).filter(|&i| varies(i) || i == 2 || i == 3).collect();
@@ -448,6 +537,13 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
             writeln!(text, "  {of}: {}", run.beyond.join("; "))?;
         }
     }
+    let mut said: Vec<&String> = Vec::new();
+    for remark in answer.runs.iter().flat_map(|r| &r.remarks) {
+        if !said.contains(&remark) {
+            writeln!(text, "{}{remark}", if said.is_empty() { "\n" } else { "" })?;
+            said.push(remark);
+        }
+    }
     if answer.runs.iter().any(|r| r.end.is_truncated()) {
         writeln!(text, "\nTruncated runs have no throughput and no goodput.")?;
     }
@@ -489,8 +585,13 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     let mut map = Map::new();
     map.insert("variant".to_owned(), json!(run.setting.name));
     map.insert("policy".to_owned(), json!(run.setting.policy));
-    map.insert("max_num_seqs".to_owned(), json!(run.setting.max_num_seqs));
-    map.insert("chunk_tokens".to_owned(), json!(run.setting.chunk));
+    map.insert("max_num_seqs".to_owned(), json!(s.max_num_seqs));
+    let chunk = (run.setting.chunk > 0).then_some(run.setting.chunk);
+    map.insert("chunk_tokens".to_owned(), json!(chunk));
+    if let Some(c) = &run.config {
+        map.insert("engine".to_owned(), engine_json(c));
+        map.insert("remarks".to_owned(), json!(run.remarks));
+    }
     map.insert("rate_scale".to_owned(), json!(run.setting.rate_scale.factor()));
     map.insert("step_time".to_owned(), json!(step_time_name(&run.setting.step_time)));
     map.insert("slo".to_owned(), json!(run.setting.slo.to_string()));
@@ -533,7 +634,61 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
             "littles_law_holds_exactly": s.littles_law_holds(),
         }),
     );
+    if let Some(kv) = &s.kv {
+        map.insert("kv_cache".to_owned(), kv_json(s, kv));
+    }
     Value::Object(map)
+}
+
+fn engine_json(c: &VllmConfig) -> Value {
+    json!({
+        "name": "vllm",
+        "version": c.engine_version.to_string(),
+        "async_scheduling": c.is_async(),
+        "max_num_batched_tokens": c.max_num_batched_tokens,
+        "max_num_seqs": c.max_num_seqs,
+        "max_model_len": c.max_model_len,
+        "num_gpu_blocks": c.num_blocks,
+        "block_size_tokens": c.block_size,
+        "enable_prefix_caching": c.enable_prefix_caching,
+        "enable_chunked_prefill": c.enable_chunked_prefill,
+    })
+}
+
+fn kv_json(s: &RunStatistics, kv: &KvStatistics) -> Value {
+    json!({
+        "blocks": kv.blocks,
+        "utilization_by_time": s.kv_utilization(),
+        "utilization_max": kv.utilization_max(),
+        "kv_hit_rate": kv.hit_rate(),
+        "lookups": kv.counters.lookups,
+        "queried_tokens": kv.counters.queried_tokens,
+        "hit_tokens": kv.counters.hit_tokens,
+        "registered_blocks": kv.counters.registered_blocks,
+        "evicted_blocks": kv.counters.evicted_blocks,
+        "refilled_blocks": kv.counters.refilled_blocks,
+        "refill_rate": kv.refill_rate(),
+        "oom_refusals": kv.counters.oom_refusals,
+        "oom_rate": s.oom_rate(),
+        "preemptions": kv.preemptions,
+        "preempted_requests": kv.preempted_requests,
+        "preemption_rate": s.preemption_rate(),
+        "recomputed_tokens": kv.recomputed_tokens,
+        "rejected_requests": s.rejected,
+        "cancelled_requests": s.cancelled,
+    })
+}
+
+/// The rates of the KV cache, if there is one.
+fn kv_figures(s: &RunStatistics) -> Vec<(&'static str, Option<f64>)> {
+    let Some(kv) = &s.kv else { return Vec::new() };
+    vec![
+        ("kv_utilization_by_time", s.kv_utilization()),
+        ("kv_hit_rate", kv.hit_rate()),
+        ("refill_rate", kv.refill_rate()),
+        ("oom_rate", s.oom_rate()),
+        ("preemption_rate", s.preemption_rate()),
+    ]
 }
 
 fn csv_of(answer: &Answer) -> Result<String> {
@@ -549,7 +704,10 @@ fn csv_of(answer: &Answer) -> Result<String> {
             ("batch_utilization_by_steps", run.statistics.utilization_by_steps()),
             ("batch_utilization_by_time", run.statistics.utilization_by_time()),
             ("steps", Some(run.statistics.steps as f64)),
-        ] {
+        ]
+        .into_iter()
+        .chain(kv_figures(&run.statistics))
+        {
             let value = value.map(|x| x.to_string()).unwrap_or_default();
             let rest = [name.to_owned(), value, String::new(), String::new(), String::new()];
             rows.push(of.iter().cloned().chain(rest).collect());

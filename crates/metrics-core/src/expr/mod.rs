@@ -37,6 +37,7 @@ mod latex;
 mod parse;
 mod unit;
 
+use crate::error::escaped;
 use std::fmt;
 
 use crate::units::Unit;
@@ -145,7 +146,7 @@ pub enum Function {
 #[non_exhaustive]
 pub enum ExprError {
     /// The text does not follow the language.
-    #[error("at character {at}: found {found}, expected {expected}")]
+    #[error("at character {at}: found {}, expected {expected}", escaped(.found))]
     Syntax {
         /// The position, counted in characters from 1.
         at: usize,

@@ -107,6 +107,8 @@ fn a_text_that_is_no_formula_says_where_and_what_would_be_right() {
         ("1e", "at character 1: found `1e`, expected a whole exponent, as in `1e9`"),
         ("1e999", "at character 1: found `1e999`, expected a number below 1.8e308"),
         ("a < b", "at character 1: found `a < b`, expected a value, not a condition"),
+        // Found by fuzzing: a line end in the text went into the message as it was.
+        ("a <\r\nb", "at character 1: found `a <\\r\\nb`, expected a value, not a condition"),
         ("1 + (a < b)", "at character 5: found `(a < b)`, expected a value, not a condition"),
         ("if a then 1 else 2", "at character 4: found `a`, expected a condition, as in `n <= 1`"),
         ("if a < b 1", "at character 10: found `1`, expected an operator or `then`"),

@@ -2,7 +2,7 @@
 
 use crate::slo::SloSet;
 use crate::steady::Steady;
-use crate::timeline::RequestTimeline;
+use crate::table::RequestTable;
 
 use super::Subject;
 
@@ -194,11 +194,11 @@ pub struct Ideal {
 
 /// What is known of one run, as readers have it.
 ///
-/// A column per request is as long as `timelines`, or empty where the file does not have it.
+/// A column per request is as long as `requests`, or empty where the file does not have it.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
     /// The requests; empty where the file has no detail.
-    pub timelines: &'a [RequestTimeline],
+    pub requests: &'a RequestTable,
     /// Waits in the client that are in no latency of the timeline, in seconds.
     pub client_delay_s: &'a [Option<f64>],
     /// Prompt tokens that the prefix cache held.
@@ -226,11 +226,11 @@ pub struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Timelines under objectives, and nothing else known.
+    /// Requests under objectives, and nothing else known.
     #[must_use]
-    pub fn of(timelines: &'a [RequestTimeline], slo: &'a SloSet) -> Self {
+    pub fn of(requests: &'a RequestTable, slo: &'a SloSet) -> Self {
         Self {
-            timelines,
+            requests,
             client_delay_s: &[],
             cached_tokens: &[],
             prompts: &[],
@@ -389,6 +389,8 @@ pub struct Facts {
     pub completed: Option<u64>,
     /// Failed, rejected or timed out.
     pub missed: Option<u64>,
+    /// Cancelled, or cut off by the end of the run.
+    pub outside: u64,
     /// Time to first token.
     pub ttft: Spread,
     /// Time per output token, one-token answers left out.

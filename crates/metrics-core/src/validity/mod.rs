@@ -14,6 +14,7 @@ pub mod compare;
 pub mod content;
 pub mod engine;
 pub mod evidence;
+pub mod facts;
 pub mod load;
 pub mod model;
 pub mod objectives;
@@ -329,7 +330,44 @@ impl Finding {
 }
 
 /// Every check, in the order of the ids.
-pub const CHECKS: &[&Check] = &[];
+pub const CHECKS: &[&Check] = &[
+    &load::W01,
+    &load::W02,
+    &load::W03,
+    &load::W04,
+    &load::W05,
+    &stream::W06,
+    &stream::W07,
+    &stream::W08,
+    &stream::W09,
+    &samples::W10,
+    &samples::W11,
+    &samples::W12,
+    &compare::W13,
+    &objectives::W14,
+    &objectives::W15,
+    &objectives::W16,
+    &content::W17,
+    &engine::W18,
+    &engine::W19,
+    &engine::W20,
+    &engine::W21,
+    &engine::W22,
+    &engine::W23,
+    &content::W24,
+    &content::W25,
+    &stream::W26,
+    &engine::W27,
+    &model::W28,
+    &model::W29,
+    &model::W30,
+    &content::W31,
+    &engine::W32,
+    &model::W33,
+    &model::W34,
+    &load::W35,
+    &compare::W36,
+];
 
 /// The check of this id or name, in any case.
 #[must_use]
@@ -354,4 +392,10 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     found.extend(model::findings(facts));
     found.sort_by(|a, b| b.level.cmp(&a.level).then(a.check.id.cmp(b.check.id)));
     found
+}
+
+/// A time in seconds as reports print it.
+pub(crate) fn seconds(s: f64) -> String {
+    crate::Seconds::new(s)
+        .map_or_else(|_| format!("{} s", crate::format::plain(s)), crate::format::time)
 }

@@ -112,7 +112,7 @@ impl fmt::Display for Verdict {
         }
         let not: Vec<String> =
             groups.iter().map(|(c, s)| format!("{} ({})", listed(s), ids(*c))).collect();
-        let not = not.join("; ");
+        let not = not.join(", not for ");
         if self.usable.is_empty() {
             return write!(f, "not usable for {not}");
         }

@@ -124,6 +124,16 @@ impl BlockTable {
     pub fn blocks(&self) -> &[u32] {
         &self.blocks
     }
+
+    /// Tokens that its blocks can hold.
+    pub(crate) fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// The number of known tokens at which its next block can be registered.
+    pub(crate) fn register_at(&self) -> u64 {
+        self.register_at
+    }
 }
 
 /// What happened in a KV cache since it was made.
@@ -169,6 +179,9 @@ pub struct KvCache {
     used: u64,
     cached: u64,
     counters: KvCounters,
+    /// Branches of a request that waits, and whether a block of theirs was registered or evicted.
+    watched: Vec<u32>,
+    touched: bool,
 }
 
 impl KvCache {
@@ -190,6 +203,8 @@ impl KvCache {
             used: 0,
             cached: 0,
             counters: KvCounters::default(),
+            watched: Vec::new(),
+            touched: false,
         })
     }
 
@@ -330,6 +345,8 @@ impl KvCache {
             let id = self.pool.front();
             self.pool.unlink(id);
             if self.pool.block(id).registered() {
+                let branch = self.pool.block(id).branch;
+                self.touched |= self.watched.contains(&branch);
                 self.prefixes.remove(&mut self.pool, id);
                 self.cached -= 1;
                 self.counters.evicted_blocks += 1;
@@ -359,6 +376,7 @@ impl KvCache {
             let (chain, cursor) = (&table.chain, &mut table.cursor);
             let refilled =
                 self.prefixes.insert(&mut self.pool, chain, cursor, table.registered, id);
+            self.touched |= self.watched.contains(&self.pool.block(id).branch);
             self.counters.registered_blocks += 1;
             self.counters.refilled_blocks += u64::from(refilled);
             table.registered += 1;
@@ -390,9 +408,28 @@ impl KvCache {
         self.reset(table, 0);
     }
 
-    /// Counts a refusal that the caller decided by [`need`](Self::need).
-    pub fn count_oom_refusal(&mut self) {
-        self.counters.oom_refusals += 1;
+    /// Counts refusals that the caller decided by [`need`](Self::need).
+    pub fn count_oom_refusals(&mut self, refusals: u64) {
+        self.counters.oom_refusals += refusals;
+    }
+
+    /// Begins to watch the prefixes of a request: what its look-up finds can only change when
+    /// [`was_touched`](Self::was_touched) says so.
+    pub(crate) fn watch(&mut self, table: &BlockTable) {
+        self.watched.clear();
+        self.watched.extend(table.chain.branches());
+        self.touched = false;
+    }
+
+    /// Watches no longer.
+    pub(crate) fn unwatch(&mut self) {
+        self.watched.clear();
+        self.touched = false;
+    }
+
+    /// Whether a block under a watched prefix was registered or evicted.
+    pub(crate) fn was_touched(&self) -> bool {
+        self.touched
     }
 
     /// What a table derives from its blocks, of which the first `registered` are in the cache.

@@ -76,6 +76,11 @@ impl Chain {
         self.blocks
     }
 
+    /// The branches that it goes through.
+    pub fn branches(&self) -> impl Iterator<Item = u32> + '_ {
+        self.spans.iter().map(|span| span.branch)
+    }
+
     /// The cursor for the key of block `block`.
     pub fn cursor(&self, block: u32) -> Cursor {
         let after = self.spans.partition_point(|s| s.first <= block);

@@ -8,8 +8,9 @@
 //!
 //! [`VllmV1`] is a state machine without a clock: [`add_request`](VllmV1::add_request),
 //! [`schedule`](VllmV1::schedule), [`update_from_output`](VllmV1::update_from_output),
-//! [`abort`](VllmV1::abort). [`replay`] is the loop around it, with one or two steps in flight;
-//! [`golden`] compares a replay with recorded decisions of vLLM's own scheduler.
+//! [`abort`](VllmV1::abort). [`VllmReplica`] drives it on the exact clock of a simulation, and
+//! [`Simulation::vllm_v1`](crate::Simulation::vllm_v1) is a run of one replica. [`replay`] is the
+//! same loop for traces, with one or two steps in flight; [`golden`] compares a replay with recorded decisions of vLLM's own scheduler.
 //!
 //! # The rules
 //!
@@ -59,12 +60,14 @@
 //! parallelism, more than one kind of attention. `max_num_partial_prefills`, which releases up to
 //! 0.26.0 had, is taken as not given.
 
+pub(crate) mod clock;
 mod config;
 pub mod golden;
 mod plan;
 pub mod replay;
 mod scheduler;
 
+pub use clock::{VllmReplica, VllmV1Run};
 pub use config::{ConfigFault, EngineVersion, QueuePolicy, Usage, VllmConfig};
 pub use plan::{FinishReason, Finished, Kind, Plan, Scheduled, Update};
 pub use scheduler::{NewRequest, Rejection, VllmCounters, VllmV1};

@@ -46,6 +46,8 @@ pub struct Plan {
     /// Rows before this one were running, the others are admissions.
     pub(super) admitted: usize,
     pub(super) preempted: Vec<u64>,
+    /// For each of them the tokens whose KV it lost.
+    pub(super) lost: Vec<u64>,
     pub(super) block_ids: Vec<u32>,
     pub(super) tokens: u64,
     pub(super) context: u64,
@@ -56,9 +58,16 @@ impl Plan {
         self.rows.clear();
         self.admitted = 0;
         self.preempted.clear();
+        self.lost.clear();
         self.block_ids.clear();
         self.tokens = 0;
         self.context = 0;
+    }
+
+    /// Makes it the plan of a later step of the same decodes, for which nobody had to go.
+    pub(super) fn repeat(&mut self) {
+        self.preempted.clear();
+        self.lost.clear();
     }
 
     /// The requests of the step: in the order of the running list, then admissions.
@@ -77,6 +86,12 @@ impl Plan {
     #[must_use]
     pub fn preempted(&self) -> &[u64] {
         &self.preempted
+    }
+
+    /// For each of [`preempted`](Self::preempted), the tokens whose KV it lost.
+    #[must_use]
+    pub fn lost(&self) -> &[u64] {
+        &self.lost
     }
 
     /// Tokens that the step computes.

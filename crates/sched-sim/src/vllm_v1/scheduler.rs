@@ -2,6 +2,10 @@
 //!
 //! Numbers such as "2a" in comments are sections of the rules in the module comment above.
 
+mod skip;
+
+pub(super) use skip::{Quiet, Taken};
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
@@ -73,6 +77,22 @@ pub enum Rejection {
         /// The request.
         id: u64,
     },
+}
+
+impl Rejection {
+    /// Why, without the number of the request.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::EmptyPrompt { .. } => "the prompt must have at least 1 token, got 0".to_owned(),
+            Self::PromptTooLong { prompt, max_model_len, .. } => format!(
+                "the prompt must be shorter than max_model_len, which is {max_model_len}, to leave \
+                 room for one token of the answer; got {prompt} tokens"
+            ),
+            Self::NoOutput { .. } => "max_tokens must be at least 1, got 0".to_owned(),
+            Self::DuplicateId { .. } => "another request of this id is not over".to_owned(),
+        }
+    }
 }
 
 /// What happened since the scheduler was made.
@@ -239,9 +259,13 @@ pub struct VllmV1 {
     backlogged: bool,
     preemptions: u64,
     scheduled_tokens: u64,
+    /// Computed tokens of those that run; a shared prefix counts for each of them.
+    held: u64,
     record_blocks: bool,
     spare: Vec<Plan>,
-    update: Update,
+    pub(super) update: Update,
+    /// Scratch of [`skip`]: when which running request fills a block.
+    due: Vec<(u64, u32)>,
 }
 
 /// What a step has left while it is filled.
@@ -303,9 +327,11 @@ impl VllmV1 {
             backlogged: false,
             preemptions: 0,
             scheduled_tokens: 0,
+            held: 0,
             record_blocks: false,
             spare: Vec::new(),
             update: Update::default(),
+            due: Vec::new(),
             config,
         })
     }
@@ -361,6 +387,20 @@ impl VllmV1 {
     pub fn progress(&self, id: u64) -> Option<(u64, u64)> {
         let seq = self.seqs.get(*self.by_id.get(&id)? as usize)?;
         Some((seq.outputs(), seq.preemptions))
+    }
+
+    /// Prompt tokens whose step has run, of a request that is not over.
+    #[must_use]
+    pub fn prefilled(&self, id: u64) -> Option<u64> {
+        let seq = self.seqs.get(*self.by_id.get(&id)? as usize)?;
+        Some(seq.computed.saturating_sub(seq.in_flight).min(seq.prompt))
+    }
+
+    /// Computed tokens of the requests that run, those in steps in flight included; a shared
+    /// prefix counts for each of them.
+    #[must_use]
+    pub fn held_tokens(&self) -> u64 {
+        self.held
     }
 
     /// Takes a request in (section 7).
@@ -441,6 +481,7 @@ impl VllmV1 {
             self.waiting.remove(slot, seq);
         }
         self.kv.release(&mut seq.table);
+        self.held -= seq.computed;
         seq.status = Status::Finished;
         if seq.in_flight == 0 {
             self.vacant.push(slot);
@@ -612,6 +653,8 @@ impl VllmV1 {
     fn preempt(&mut self, slot: u32, plan: &mut Plan) {
         let seq = &mut self.seqs[slot as usize];
         self.kv.release(&mut seq.table);
+        plan.lost.push(seq.computed);
+        self.held -= seq.computed;
         seq.computed = 0;
         seq.placeholders = 0;
         seq.stale = seq.in_flight;
@@ -656,7 +699,7 @@ impl VllmV1 {
             }
             // The head blocks all behind it, under both policies, and displaces nobody.
             if !self.fits(hit, slot, n) {
-                self.kv.count_oom_refusal();
+                self.kv.count_oom_refusals(1);
                 break;
             }
             let seq = &mut self.seqs[slot as usize];
@@ -666,6 +709,7 @@ impl VllmV1 {
             self.kv.register(&mut seq.table, (hit.tokens + n).min(seq.tokens));
             let kind = if seq.status == Status::Preempted { Kind::Resumed } else { Kind::New };
             seq.computed = hit.tokens;
+            self.held += hit.tokens;
             seq.status = Status::Running;
             let mut blocks = (0, 0);
             if self.record_blocks {
@@ -721,6 +765,7 @@ impl VllmV1 {
             seq.placeholders += u64::from(is_async && row.samples);
         }
         self.scheduled_tokens += plan.tokens;
+        self.held += plan.tokens;
         self.executed += u64::from(plan.tokens > 0);
         if pass.carries_prefill {
             self.last_prefill = Some(self.executed);
@@ -771,6 +816,7 @@ impl VllmV1 {
                     self.waiting.remove(row.slot, seq);
                 }
                 self.kv.release(&mut seq.table);
+                self.held -= seq.computed;
                 seq.status = Status::Finished;
                 self.by_id.remove(&seq.id);
                 if seq.in_flight == 0 {

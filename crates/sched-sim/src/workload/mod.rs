@@ -64,6 +64,54 @@ pub struct WorkloadRequest {
     pub input_tokens: u64,
     /// Tokens of its answer.
     pub output_tokens: u64,
+    /// Who runs first under a policy that knows priorities: the lower one.
+    pub priority: i64,
+    /// Which tokens it has, for prefix caching; none: tokens that no other request has.
+    pub content: Option<Box<PromptContent>>,
+}
+
+/// Which tokens a prompt consists of, and which segment its answer is.
+///
+/// A token is a pair of a segment and an offset in it; `(s, n)` stands for the first n tokens of
+/// segment s. Equal pairs are equal tokens, so that a later turn of a conversation names the
+/// segments of the turns before it, answers included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct PromptContent {
+    /// Segments with their lengths, one after the other; below [`PromptContent::OWN`].
+    pub prompt: Vec<(u64, u64)>,
+    /// The segment of the answer; none: one that no other request has.
+    pub answer: Option<u64>,
+}
+
+impl PromptContent {
+    /// Segments from here on stand for tokens that only one request has.
+    pub const OWN: u64 = 1 << 62;
+
+    /// A prompt of these segments, with an answer that nobody refers to.
+    #[must_use]
+    pub fn new(prompt: Vec<(u64, u64)>) -> Self {
+        Self { prompt, answer: None }
+    }
+
+    /// That the segments make up the prompt.
+    fn check(&self, r: &WorkloadRequest) -> Result<()> {
+        let tokens = self.prompt.iter().fold(0_u64, |sum, &(_, n)| sum.saturating_add(n));
+        if tokens != r.input_tokens {
+            return Err(SimError::ContentTokens {
+                id: r.id.clone(),
+                input_tokens: r.input_tokens,
+                tokens,
+            });
+        }
+        let segments = self.prompt.iter().map(|&(segment, _)| segment).chain(self.answer);
+        match segments.max() {
+            Some(segment) if Self::OWN <= segment => {
+                Err(SimError::Segment { id: r.id.clone(), max: Self::OWN - 1, segment })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl WorkloadRequest {
@@ -75,7 +123,7 @@ impl WorkloadRequest {
         input_tokens: u64,
         output_tokens: u64,
     ) -> Self {
-        Self { id: id.into(), arrival, input_tokens, output_tokens }
+        Self { id: id.into(), arrival, input_tokens, output_tokens, priority: 0, content: None }
     }
 }
 
@@ -138,6 +186,9 @@ impl Workload {
                     });
                 }
                 total = total.saturating_add(value);
+            }
+            if let Some(content) = &r.content {
+                content.check(r)?;
             }
         }
         if Self::LARGEST_TOTAL < total {

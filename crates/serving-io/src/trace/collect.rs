@@ -2,7 +2,7 @@
 
 use metrics_core::timeline::LARGEST_TOKENS;
 use sched_sim::workload::RequestId;
-use sched_sim::{Ticks, Workload, WorkloadRequest};
+use sched_sim::{PromptContent, Ticks, Workload, WorkloadRequest};
 
 use crate::decimal::scaled;
 use crate::error::{IoError, Place, Result, Spot, shown};
@@ -199,6 +199,27 @@ impl<'a> Collector<'a> {
             self.requests.push(WorkloadRequest::new(id, arrival, input, output));
         }
         Ok(())
+    }
+
+    /// Says which tokens the request of that line has, made from its input tokens; nothing if the
+    /// line was left out.
+    ///
+    /// # Errors
+    ///
+    /// The input tokens, if `content` makes none of them.
+    pub(super) fn content(
+        &mut self,
+        line: u64,
+        content: impl FnOnce(u64) -> Option<PromptContent>,
+    ) -> std::result::Result<(), u64> {
+        match self.requests.last_mut() {
+            Some(r) if r.id == RequestId::Number(line) => {
+                let made = content(r.input_tokens).ok_or(r.input_tokens)?;
+                r.content = Some(Box::new(made));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The checked workload, with what was decided.

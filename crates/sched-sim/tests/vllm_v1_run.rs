@@ -1,0 +1,240 @@
+//! vLLM's scheduler in runs with a clock: skipping = asking in every step, and both = the loop
+//! whose decisions are compared with vLLM's own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{limits, step_time};
+use proptest::prelude::*;
+use sched_sim::vllm_v1::replay::{Abort, Phase, Replay, ReplayRequest, StepNanoseconds};
+use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, VllmConfig, VllmReplica, VllmV1, VllmV1Run};
+use sched_sim::{
+    BatchHistory, Coefficients, PromptContent, RequestId, RunEnd, RunLimits, RunResult, SimError,
+    Simulation, StepTime, Ticks, Workload, WorkloadRequest,
+};
+
+const MODEL_LEN: u64 = 240;
+
+/// Requests of up to `MODEL_LEN` tokens, a few beyond; prompts that share beginnings, and turns
+/// that begin with an earlier prompt and its answer.
+fn workload() -> impl Strategy<Value = Workload> {
+    let gap = prop_oneof![
+        4 => Just(0_u64),
+        4 => 1_u64..30_000_000,
+        2 => 30_000_000_u64..400_000_000,
+        1 => 400_000_000_u64..5_000_000_000,
+    ];
+    let input = prop_oneof![3 => 1_u64..40, 3 => 1_u64..150, 1 => 150_u64..250];
+    let output = prop_oneof![1 => Just(1_u64), 3 => 1_u64..40, 3 => 1_u64..200];
+    let shared = prop_oneof![
+        3 => Just(None),
+        3 => (0_u64..3, 1_u64..150).prop_map(|(s, n)| Some((s, n))),
+        2 => (100_u64..130, 1_u64..120).prop_map(|(s, n)| Some((s, n))),
+    ];
+    let row = (gap, input, output, shared, -2_i64..3);
+    prop::collection::vec(row, 1..24).prop_map(|rows| {
+        let mut now = 0;
+        let requests = rows.into_iter().enumerate().map(|(i, (gap, input, output, shared, p))| {
+            now += gap;
+            let mut r = WorkloadRequest::new(i as u64, Ticks::from_nanoseconds(now), input, output);
+            r.priority = p;
+            let mut prompt = vec![(1000 + i as u64, input)];
+            if let Some((segment, tokens)) = shared {
+                // Segments from 100 on are answers of earlier requests.
+                let tokens = tokens.min(input);
+                prompt = vec![(segment, tokens), (1000 + i as u64, input - tokens)];
+                prompt.retain(|s| s.1 > 0);
+            }
+            let mut content = PromptContent::new(prompt);
+            content.answer = Some(100 + i as u64);
+            r.content = Some(Box::new(content));
+            r
+        });
+        Workload::new(requests.collect()).unwrap()
+    })
+}
+
+/// Pools from one request of full length to plenty, and every rule on and off.
+fn config() -> impl Strategy<Value = VllmConfig> {
+    let size = prop_oneof![Just(1_u64), Just(4), Just(16), Just(17)];
+    let basic = (size, 0_u64..40, any::<(bool, bool, bool)>(), 1_u64..10);
+    let budget = prop_oneof![2 => 0_u64..30, 2 => 30_u64..400];
+    let rules = (
+        any::<bool>(),
+        prop_oneof![3 => Just(0_u64), 1 => 1_u64..60],
+        any::<bool>(),
+        prop_oneof![3 => Just(1_u64), 1 => 2_u64..5],
+        prop_oneof![2 => Just(0.0), 1 => 0.0..0.5],
+        prop_oneof![2 => Just(None), 1 => (1_u64..4).prop_map(Some)],
+    );
+    let version = prop_oneof![
+        3 => Just(EngineVersion::V0_33_0),
+        1 => Just(EngineVersion::new(0, 19, 0)),
+        1 => Just(EngineVersion::new(0, 11, 0)),
+    ];
+    (basic, budget, rules, version).prop_map(|(basic, budget, rules, version)| {
+        let (size, more, (is_async, caching, reserve), seqs) = basic;
+        let (priority, cap, adaptive, interval, watermark, fewer) = rules;
+        let mut c = VllmConfig::new(MODEL_LEN.div_ceil(size) + 1 + more * 16 / size, MODEL_LEN);
+        c.block_size = size;
+        c.async_scheduling = Some(is_async);
+        c.enable_prefix_caching = caching;
+        c.scheduler_reserve_full_isl = Some(reserve && version == EngineVersion::V0_33_0);
+        c.max_num_seqs = seqs;
+        c.max_num_batched_tokens = seqs + budget;
+        c.enable_chunked_prefill =
+            c.max_num_batched_tokens < MODEL_LEN || fewer.is_some() || reserve;
+        c.policy = if priority { QueuePolicy::Priority } else { QueuePolicy::Fcfs };
+        c.long_prefill_token_threshold = cap;
+        c.max_num_scheduled_tokens = fewer;
+        c.engine_version = version;
+        if version == EngineVersion::V0_33_0 {
+            c.long_prefill_token_threshold_adaptive = adaptive;
+            c.prefill_schedule_interval = interval;
+            c.watermark = watermark;
+        }
+        c
+    })
+}
+
+fn cancellations() -> impl Strategy<Value = Vec<(u64, usize)>> {
+    prop_oneof![
+        2 => Just(Vec::new()),
+        1 => prop::collection::vec((0_u64..4_000_000_000, 0_usize..24), 1..6),
+    ]
+}
+
+fn going(workload: &Workload, list: &[(u64, usize)]) -> Vec<(Ticks, usize)> {
+    let there = list.iter().filter(|c| c.1 < workload.len());
+    there.map(|&(at, position)| (Ticks::from_nanoseconds(at), position)).collect()
+}
+
+/// Both engines must agree on everything, also on requests that displace each other for ever;
+/// returns what they agree on.
+fn both<'w, T: StepTime + Clone>(
+    workload: &'w Workload,
+    vllm: &VllmV1Run,
+    step_time: &T,
+    limits: RunLimits,
+) -> Result<(Result<RunResult<'w>, SimError>, BatchHistory), TestCaseError> {
+    let run = || Simulation::vllm_v1(workload, vllm.clone(), step_time.clone()).limits(limits);
+    let (mut fast_history, mut plain_history) = (BatchHistory::new(), BatchHistory::new());
+    let fast = run().run_observed(&mut fast_history);
+    let plain = run().run_reference_observed(&mut plain_history);
+    prop_assert_eq!(&fast, &plain);
+    prop_assert_eq!(&fast_history, &plain_history);
+    Ok((fast, fast_history))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Skipping agrees with asking in every step, bit for bit, and the books balance.
+    #[test]
+    fn skipping_equals_the_reference(
+        workload in workload(),
+        config in config(),
+        step_time in step_time(),
+        cancellations in cancellations(),
+        limits in limits(),
+    ) {
+        let mut vllm = VllmV1Run::new(config);
+        vllm.cancellations = going(&workload, &cancellations);
+        let (result, history) = both(&workload, &vllm, &step_time, limits)?;
+        let Ok(result) = result else {
+            prop_assert!(matches!(result, Err(SimError::NoProgress { .. })), "{result:?}");
+            return Ok(());
+        };
+        let s = result.statistics();
+        let kv = s.kv.unwrap();
+        prop_assert!(s.conserves_requests(), "{s:?}");
+        prop_assert!(s.littles_law_holds(), "{s:?}");
+        prop_assert_eq!(history.runs().iter().map(|r| r.steps).sum::<u64>(), s.steps);
+        prop_assert!(kv.used_max <= kv.blocks);
+        prop_assert!(s.kv_utilization().is_none_or(|u| u <= 1.0));
+        prop_assert!(kv.counters.refilled_blocks <= kv.counters.evicted_blocks);
+        if limits == RunLimits::default() {
+            prop_assert_eq!(result.end(), RunEnd::Completed);
+            prop_assert_eq!(s.running + s.queued, 0);
+        }
+        prop_assert_eq!(result.timelines().unwrap().len() as u64, s.injected);
+    }
+
+    /// Instants, preemptions and outputs are those of the loop that is compared with vLLM's own
+    /// decisions, for whole nanoseconds.
+    #[test]
+    fn the_clock_is_that_of_the_recorded_loop(
+        workload in workload(),
+        config in config(),
+        (a, b) in (0_u64..20_000_000, 0_u64..100_000),
+        cancellations in cancellations(),
+    ) {
+        let mut replay = Replay::new(workload.requests().iter().map(|r| {
+            let RequestId::Number(id) = r.id else { unreachable!() };
+            let arrival = u64::try_from(r.arrival.attoseconds() / 1_000_000_000).unwrap();
+            let content = r.content.as_ref().unwrap();
+            let prompt = content.prompt.clone();
+            let mut request =
+                ReplayRequest::new(id, arrival, prompt, content.answer.unwrap(), r.output_tokens);
+            request.priority = r.priority;
+            request
+        }).collect());
+        let going = going(&workload, &cancellations);
+        replay.aborts = going.iter().map(|&(at, position)| {
+            let at = u64::try_from(at.attoseconds() / 1_000_000_000).unwrap();
+            Abort::new(at, position as u64, Phase::Before)
+        }).collect();
+        replay.step_time = Some(StepNanoseconds::new(a, b, 0));
+        let mut scheduler = VllmV1::new(config.clone()).unwrap();
+        let step_time = sched_sim::Affine::new(Coefficients {
+            base: Ticks::from_nanoseconds(a),
+            prefill: Ticks::from_nanoseconds(b),
+            decode: Ticks::from_nanoseconds(b),
+            ..Coefficients::default()
+        }).unwrap();
+        let mut vllm = VllmV1Run::new(config);
+        vllm.cancellations = going;
+        let Ok(result) = Simulation::vllm_v1(&workload, vllm, step_time).run() else {
+            return Ok(());
+        };
+        let outcome = replay.run(&mut scheduler, &mut ());
+
+        for (position, record) in outcome.records.iter().enumerate() {
+            let found = result.records()[position];
+            let ns = |step: Option<(u64, u64)>| step.map(|s| Ticks::from_nanoseconds(s.1));
+            prop_assert_eq!(found.first_token(), ns(record.first_token));
+            prop_assert_eq!(found.last_token(), ns(record.last_token));
+            if let Some((_, hit)) = record.admitted
+                && let Some(&tokens) = result.hit_tokens().get(position)
+            {
+                prop_assert!(tokens == hit || found.scheduled().is_none());
+            }
+            let detail = result.details().iter().find(|d| d.position == position);
+            let rejected = detail.is_some_and(|d| d.rejected.is_some());
+            prop_assert_eq!(rejected, record.rejected);
+        }
+        let kv = result.statistics().kv.unwrap();
+        prop_assert_eq!(kv.counters, scheduler.counters().kv);
+        prop_assert_eq!(kv.preemptions, scheduler.counters().preemptions);
+    }
+
+    /// A replica that is stopped and sent requests from outside ends as one that had them all.
+    #[test]
+    fn a_replica_can_be_driven_from_outside(
+        workload in workload(),
+        config in config(),
+        step_time in step_time(),
+    ) {
+        let vllm = VllmV1Run::new(config);
+        let Ok(whole) = Simulation::vllm_v1(&workload, vllm.clone(), step_time).run() else {
+            return Ok(());
+        };
+        let mut replica = VllmReplica::new(&workload, vllm, step_time).unwrap();
+        for (position, r) in workload.requests().iter().enumerate() {
+            replica.advance_to(r.arrival, &mut ()).unwrap();
+            replica.submit(position);
+        }
+        prop_assert_eq!(replica.finish(&mut ()).unwrap(), whole);
+    }
+}

@@ -1,0 +1,626 @@
+//! Options of a server under vLLM's own names, and what they come to.
+//!
+//! The same names serve a command line of `vllm serve`, the flags of `goodput sim` and the table
+//! `engine` of a scenario. What is not given follows vLLM 0.33.0: limits by the memory of the GPU,
+//! and as many KV blocks as fit into `gpu_memory_utilization` of it beside the weights.
+//!
+//! # Examples
+//!
+//! ```
+//! use serving_io::engine::{EngineOptions, Machine};
+//!
+//! let line = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --enable-lora";
+//! let options = EngineOptions::from_command_line(line)?;
+//! assert_eq!(options.left_out(), ["--enable-lora: LoRA is not modelled"]);
+//!
+//! let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1).unwrap();
+//! let resolved = options.resolve(Some(&machine))?;
+//! assert_eq!(resolved.config.max_num_batched_tokens, 8192);
+//! // 0.92 of 79.65 GiB less 14.96 GiB of weights, in blocks of 16 · 128 KiB.
+//! assert_eq!(resolved.config.num_blocks, 29_858);
+//! # Ok::<(), serving_io::IoError>(())
+//! ```
+
+use metrics_core::model::{kv_blocks, kv_bytes_per_token, weights_bytes};
+use metrics_core::units::{Bytes, BytesPerToken};
+use metrics_core::{Error, grammar};
+use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, Usage, VllmConfig};
+
+use crate::error::{IoError, Result, shown};
+
+const GIB: f64 = 1_073_741_824.0;
+
+/// What vLLM 0.33.0 takes of the GPU's memory.
+pub const GPU_MEMORY_UTILIZATION: f64 = 0.92;
+
+/// Model and GPU, as far as limits and KV capacity follow from them.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Machine {
+    /// The model.
+    pub model: String,
+    /// The GPU.
+    pub gpu: String,
+    /// GPUs of one replica, by tensor parallelism.
+    pub tensor_parallel: u32,
+    /// Memory of one GPU.
+    pub memory: Bytes,
+    /// Bytes of all weights.
+    pub weights: Bytes,
+    /// KV bytes of one token, over all GPUs.
+    pub kv_bytes_per_token: BytesPerToken,
+    /// Tokens of the longest request that the model was made for.
+    pub max_model_len: u64,
+    /// Whether the GPU keeps vLLM's small limits below 160 GiB.
+    a100_or_gb10: bool,
+}
+
+/// Parameters, layers, KV heads, head size and longest request, from the models' `config.json` and
+/// the parameter count of their weights on Hugging Face.
+const MODELS: [(&str, u64, u64, u64, u64, u64); 4] = [
+    ("meta-llama/Meta-Llama-3.1-8B", 8_030_261_248, 32, 8, 128, 131_072),
+    ("meta-llama/Meta-Llama-3.1-70B", 70_553_706_496, 80, 8, 128, 131_072),
+    ("Qwen/Qwen3-8B", 8_190_735_360, 36, 8, 128, 40_960),
+    ("Qwen/Qwen3-32B", 32_762_123_264, 64, 8, 128, 40_960),
+];
+
+/// MiB of memory as `nvidia-smi` prints them.
+const GPUS: [(&str, u64); 5] = [
+    ("NVIDIA A100 SXM", 81_920),
+    ("NVIDIA H100 SXM", 81_559),
+    ("NVIDIA H200 SXM", 143_771),
+    ("NVIDIA B200 SXM", 183_359),
+    ("NVIDIA L40S", 46_068),
+];
+
+impl Machine {
+    /// A model in bf16 on a GPU, if both are in the small table of those with a preset.
+    #[must_use]
+    pub fn named(model: &str, gpu: &str, tensor_parallel: u32) -> Option<Self> {
+        let &(_, params, layers, heads, head, longest) = MODELS.iter().find(|m| m.0 == model)?;
+        let &(_, mib) = GPUS.iter().find(|g| g.0 == gpu)?;
+        Some(Self {
+            model: model.to_owned(),
+            gpu: gpu.to_owned(),
+            tensor_parallel,
+            memory: Bytes::new(mib as f64 * 1_048_576.0).ok()?,
+            weights: weights_bytes(params, 2.0).ok()?,
+            kv_bytes_per_token: kv_bytes_per_token(layers, heads, head, 2.0).ok()?,
+            max_model_len: longest,
+            a100_or_gb10: gpu.contains("A100"),
+        })
+    }
+}
+
+/// Options by name, as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineOptions {
+    given: Vec<(&'static str, String)>,
+    left_out: Vec<String>,
+}
+
+/// A configuration, with what was decided on the way.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Resolved {
+    /// What the scheduler is told.
+    pub config: VllmConfig,
+    /// Where the KV capacity comes from, and what was assumed.
+    pub notes: Vec<String>,
+}
+
+/// Options with a value.
+const VALUES: [&str; 22] = [
+    "engine_version",
+    "block_size",
+    "num_kv_blocks",
+    "kv_memory",
+    "kv_bytes_per_token",
+    "reserved_memory",
+    "gpu_memory",
+    "gpu_memory_utilization",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "max_num_active_seqs",
+    "max_num_scheduled_tokens",
+    "scheduling_policy",
+    "long_prefill_token_threshold",
+    "watermark",
+    "prefill_schedule_interval",
+    // Switches, which may stand alone on a command line.
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+    "async_scheduling",
+    "long_prefill_token_threshold_adaptive",
+    "scheduler_reserve_full_isl",
+];
+const FIRST_SWITCH: usize = 17;
+
+/// Other names of the same options.
+const ALIASES: [(&str, &str); 5] = [
+    ("num_gpu_blocks_override", "num_kv_blocks"),
+    ("num_gpu_blocks", "num_kv_blocks"),
+    ("kv_cache_memory_bytes", "kv_memory"),
+    ("max_running_requests", "max_num_seqs"),
+    ("max_batch_size", "max_num_seqs"),
+];
+
+/// Flags that change what is scheduled in a way that is not modelled.
+const NOT_MODELLED: [(&str, &str); 15] = [
+    ("speculative_config", "speculative decoding is not modelled"),
+    ("speculative_model", "speculative decoding is not modelled"),
+    ("num_speculative_tokens", "speculative decoding is not modelled"),
+    ("enable_lora", "LoRA is not modelled"),
+    ("lora_modules", "LoRA is not modelled"),
+    ("max_loras", "LoRA is not modelled"),
+    ("pipeline_parallel_size", "pipeline parallelism is not modelled"),
+    ("data_parallel_size", "data parallelism is not modelled: this is one engine"),
+    ("decode_context_parallel_size", "context parallelism is not modelled"),
+    ("kv_transfer_config", "KV connectors are not modelled"),
+    ("kv_offloading_size", "KV offloading is not modelled"),
+    ("cpu_offload_gb", "offloading of weights is not modelled"),
+    ("kv_cache_dtype", "the KV type is not read: give --kv-bytes-per-token"),
+    ("quantization", "quantized weights are not known: give --kv-memory or --num-kv-blocks"),
+    ("limit_mm_per_prompt", "images are not modelled"),
+];
+
+/// Flags that change nothing here: addresses, names, logs, and what the step time stands for.
+const NO_EFFECT: [&str; 21] = [
+    "model",
+    "tokenizer",
+    "host",
+    "port",
+    "api_key",
+    "served_model_name",
+    "dtype",
+    "seed",
+    "download_dir",
+    "load_format",
+    "revision",
+    "tensor_parallel_size",
+    "disable_log_requests",
+    "disable_log_stats",
+    "enable_log_requests",
+    "trust_remote_code",
+    "uvicorn_log_level",
+    "chat_template",
+    "enforce_eager",
+    "compilation_config",
+    "distributed_executor_backend",
+];
+
+/// The short forms of a command line.
+const SHORT: [(&str, &str); 2] = [("tp", "tensor_parallel_size"), ("pp", "pipeline_parallel_size")];
+
+fn fault(problem: impl Into<String>) -> IoError {
+    IoError::Engine { problem: problem.into() }
+}
+
+impl EngineOptions {
+    /// The names of all options that are read.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        VALUES.into_iter()
+    }
+
+    /// Sets an option by its name in vLLM, with `-` or `_`; a later value replaces an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Engine`] for a name that is not read, or a value that has another form.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let plain = name.trim_start_matches('-').replace('-', "_");
+        let plain = ALIASES.iter().find(|a| a.0 == plain).map_or(plain.as_str(), |a| a.1);
+        let Some(known) = VALUES.into_iter().find(|n| *n == plain) else {
+            let known = crate::error::listed(VALUES);
+            return Err(fault(format!(
+                "`{}` is no engine option; expected one of {known}",
+                shown(name)
+            )));
+        };
+        self.given.retain(|g| g.0 != known);
+        self.given.push((known, value.trim().to_owned()));
+        self.checked(known)
+    }
+
+    /// The options of a `vllm serve` command line, or of its flags alone.
+    ///
+    /// What is not modelled, and what is not known, is kept in [`left_out`](Self::left_out).
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Engine`] for a quote that is not closed, a flag without its value, or a value of
+    /// another form.
+    pub fn from_command_line(line: &str) -> Result<Self> {
+        let words = words(line)?;
+        let mut options = Self::default();
+        let mut at = words.iter().position(|w| w.starts_with('-')).unwrap_or(words.len());
+        while let Some(word) = words.get(at) {
+            at += 1;
+            let (flag, mut value) = match word.split_once('=') {
+                Some((flag, value)) => (flag, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            if !flag.starts_with('-') {
+                options.left_out.push(format!("`{}`: belongs to no flag", shown(word)));
+                continue;
+            }
+            let name = flag.trim_start_matches('-').replace('-', "_").to_lowercase();
+            let name = SHORT.iter().find(|s| s.0 == name).map_or(name.as_str(), |s| s.1).to_owned();
+            let name =
+                ALIASES.iter().find(|a| a.0 == name).map_or(name.as_str(), |a| a.1).to_owned();
+            if value.is_none()
+                && let Some(next) = words.get(at).filter(|next| !next.starts_with('-'))
+            {
+                value = Some(next.clone());
+                at += 1;
+            }
+            let off = name.strip_prefix("no_").map(str::to_owned);
+            let plain = off.as_deref().unwrap_or(&name);
+            if let Some(place) = VALUES.iter().position(|n| *n == plain) {
+                let value = match value {
+                    None if FIRST_SWITCH <= place => {
+                        (if off.is_some() { "false" } else { "true" }).to_owned()
+                    }
+                    None => return Err(fault(format!("{flag}: expected a value after it"))),
+                    Some(_) if off.is_some() => {
+                        return Err(fault(format!("{flag}: takes no value")));
+                    }
+                    Some(value) => value,
+                };
+                options.set(plain, &value)?;
+            } else if let Some((_, why)) = NOT_MODELLED.iter().find(|n| n.0 == plain) {
+                let one = name.ends_with("parallel_size") && value.as_deref() == Some("1");
+                let auto = name == "kv_cache_dtype" && value.as_deref() == Some("auto");
+                if !one && !auto {
+                    options.left_out.push(format!("{flag}: {why}"));
+                }
+            } else if !NO_EFFECT.contains(&plain) {
+                options.left_out.push(format!("{flag}: not known, left out"));
+            }
+        }
+        Ok(options)
+    }
+
+    /// What a command line asked for that a run leaves out, one line each.
+    #[must_use]
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// What was given, as names with their values.
+    #[must_use]
+    pub fn given(&self) -> &[(&'static str, String)] {
+        &self.given
+    }
+
+    /// These options, and those of `common` where there are none.
+    #[must_use]
+    pub fn over(mut self, common: &Self) -> Self {
+        for (name, value) in &common.given {
+            if self.get(name).is_none() {
+                self.given.push((name, value.clone()));
+            }
+        }
+        for line in &common.left_out {
+            if !self.left_out.contains(line) {
+                self.left_out.push(line.clone());
+            }
+        }
+        self
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.given.iter().find(|g| g.0 == name).map(|g| g.1.as_str())
+    }
+
+    fn parsed<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        parse(text)
+            .map(Some)
+            .ok_or_else(|| fault(format!("{name}: found `{}`, expected {expected}", shown(text))))
+    }
+
+    fn count(&self, name: &str) -> Result<Option<u64>> {
+        self.parsed(name, "a whole number such as 8192 or 8k", |t| grammar::count(t).ok())
+    }
+
+    fn size(&self, name: &str) -> Result<Option<Bytes>> {
+        self.parsed(name, "a size such as 60GiB or 64000000000", |t| {
+            let plain = || t.parse::<f64>().ok().and_then(|n| Bytes::new(n).ok());
+            grammar::size(t).ok().or_else(plain)
+        })
+    }
+
+    fn share(&self, name: &str) -> Result<Option<f64>> {
+        self.parsed(name, "a share from 0 to 1", |t| {
+            t.parse::<f64>().ok().filter(|x| (0.0..=1.0).contains(x))
+        })
+    }
+
+    fn switch(&self, name: &str) -> Result<Option<bool>> {
+        self.parsed(name, "true or false", |t| match t.to_lowercase().as_str() {
+            "true" | "on" | "1" | "" => Some(true),
+            "false" | "off" | "0" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// That one option has the form that its name wants.
+    fn checked(&self, name: &'static str) -> Result<()> {
+        match name {
+            "engine_version" => self.version().map(|_| ()),
+            "kv_memory" | "kv_bytes_per_token" | "reserved_memory" | "gpu_memory" => {
+                self.size(name).map(|_| ())
+            }
+            "gpu_memory_utilization" | "watermark" => self.share(name).map(|_| ()),
+            "scheduling_policy" => self.queue().map(|_| ()),
+            _ if VALUES.iter().skip(FIRST_SWITCH).any(|n| *n == name) => {
+                self.switch(name).map(|_| ())
+            }
+            _ => self.count(name).map(|_| ()),
+        }
+    }
+
+    fn version(&self) -> Result<Option<EngineVersion>> {
+        self.parsed("engine_version", "a release of vLLM such as 0.33.0", |t| {
+            t.trim_start_matches('v').parse().ok()
+        })
+    }
+
+    fn queue(&self) -> Result<Option<QueuePolicy>> {
+        self.parsed("scheduling_policy", "fcfs or priority", |t| match t {
+            "fcfs" => Some(QueuePolicy::Fcfs),
+            "priority" => Some(QueuePolicy::Priority),
+            _ => None,
+        })
+    }
+
+    /// The configuration that these options come to on a machine.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Engine`] if the KV capacity is neither given nor follows from a machine.
+    pub fn resolve(&self, machine: Option<&Machine>) -> Result<Resolved> {
+        let mut notes = Vec::new();
+        let block_size = self.count("block_size")?.unwrap_or(16);
+        let num_blocks = self.blocks(machine, block_size, &mut notes)?;
+        let longest = num_blocks.saturating_sub(1).saturating_mul(block_size);
+        let max_model_len = match (self.count("max_model_len")?, machine) {
+            (Some(len), _) => len,
+            (None, Some(machine)) => machine.max_model_len,
+            (None, None) => {
+                notes.push(format!(
+                    "max_model_len {longest}: all of the KV cache, as no model is known"
+                ));
+                longest
+            }
+        };
+        let mut config = VllmConfig::new(num_blocks, max_model_len);
+        config.block_size = block_size;
+        if let Some(version) = self.version()? {
+            config.engine_version = version;
+        }
+        if let Some(on) = self.switch("enable_chunked_prefill")? {
+            config.enable_chunked_prefill = on;
+        }
+        let memory = self.size("gpu_memory")?.or(machine.map(|m| m.memory));
+        let gib = memory.map_or(0.0, |m| m.get() / GIB);
+        let a100 = machine.is_some_and(|m| m.a100_or_gb10);
+        config = config.with_gpu_defaults(gib, a100, Usage::ApiServer);
+        let limits = ["max_num_seqs", "max_num_batched_tokens"];
+        if memory.is_none() && limits.iter().any(|name| self.get(name).is_none()) {
+            notes.push(format!(
+                "max_num_batched_tokens {} and max_num_seqs {} where not given: vLLM's defaults for \
+                 a small GPU, as none is known",
+                config.max_num_batched_tokens, config.max_num_seqs
+            ));
+        }
+        let seqs = self.count("max_num_seqs")?;
+        if let Some(seqs) = seqs {
+            config.max_num_seqs = seqs;
+            config.max_num_batched_tokens =
+                config.max_num_batched_tokens.min(max_model_len.saturating_mul(seqs));
+        }
+        if let Some(tokens) = self.count("max_num_batched_tokens")? {
+            config.max_num_batched_tokens = tokens;
+            // vLLM lowers its default, not a value that was asked for.
+            if seqs.is_none() {
+                config.max_num_seqs = config.max_num_seqs.min(tokens);
+            }
+        }
+        config.max_num_active_seqs = self.count("max_num_active_seqs")?;
+        config.max_num_scheduled_tokens = self.count("max_num_scheduled_tokens")?;
+        config.async_scheduling = self.switch("async_scheduling")?;
+        config.scheduler_reserve_full_isl = self.switch("scheduler_reserve_full_isl")?;
+        if let Some(on) = self.switch("enable_prefix_caching")? {
+            config.enable_prefix_caching = on;
+        }
+        if let Some(on) = self.switch("long_prefill_token_threshold_adaptive")? {
+            config.long_prefill_token_threshold_adaptive = on;
+        }
+        if let Some(tokens) = self.count("long_prefill_token_threshold")? {
+            config.long_prefill_token_threshold = tokens;
+        }
+        if let Some(steps) = self.count("prefill_schedule_interval")? {
+            config.prefill_schedule_interval = steps;
+        }
+        if let Some(share) = self.share("watermark")? {
+            config.watermark = share;
+        }
+        if let Some(policy) = self.queue()? {
+            config.policy = policy;
+        }
+        Ok(Resolved { config, notes })
+    }
+
+    /// Blocks of the pool: given, or those of a memory, or those that a machine has room for.
+    fn blocks(
+        &self,
+        machine: Option<&Machine>,
+        block_size: u64,
+        notes: &mut Vec<String>,
+    ) -> Result<u64> {
+        if let Some(blocks) = self.count("num_kv_blocks")? {
+            return Ok(blocks);
+        }
+        let core = |e: Error| fault(e.to_string());
+        let shards = machine.map_or(1.0, |m| f64::from(m.tensor_parallel));
+        let per_token = match (self.size("kv_bytes_per_token")?, machine) {
+            (Some(bytes), _) => bytes.get(),
+            (None, Some(m)) => m.kv_bytes_per_token.get() / shards,
+            (None, None) => {
+                return Err(fault(
+                    "no KV capacity: give --num-kv-blocks, or --kv-memory with \
+                     --kv-bytes-per-token, or a step-time preset whose model and GPU are known",
+                ));
+            }
+        };
+        let per_token = BytesPerToken::new(per_token).map_err(core)?;
+        if let Some(memory) = self.size("kv_memory")? {
+            return kv_blocks(memory, per_token, block_size).map_err(core);
+        }
+        let Some(machine) = machine else {
+            return Err(fault("no KV capacity: give --num-kv-blocks or --kv-memory"));
+        };
+        let memory = self.size("gpu_memory")?.unwrap_or(machine.memory).get();
+        let share = self.share("gpu_memory_utilization")?.unwrap_or(GPU_MEMORY_UTILIZATION);
+        let reserved = self.size("reserved_memory")?.map_or(0.0, Bytes::get);
+        let weights = machine.weights.get() / shards;
+        let left = memory * share - weights - reserved;
+        let gib = |bytes: f64| metrics_core::format::fixed(bytes / GIB, 2);
+        if left <= 0.0 {
+            return Err(fault(format!(
+                "no memory for the KV cache: {share} of {} GiB is {} GiB, the weights of {} take {} \
+                 GiB of each GPU",
+                gib(memory),
+                gib(memory * share),
+                machine.model,
+                gib(weights)
+            )));
+        }
+        let blocks = kv_blocks(Bytes::new(left).map_err(core)?, per_token, block_size);
+        let blocks = blocks.map_err(core)?;
+        let mut note = format!(
+            "{blocks} KV blocks: {share} of {} GiB ({}) less {} GiB of weights ({})",
+            gib(memory),
+            machine.gpu,
+            gib(weights),
+            machine.model
+        );
+        note.push_str(&if reserved == 0.0 {
+            "; a server has fewer, as activations and CUDA graphs take memory too: give \
+             --reserved-memory, or --num-kv-blocks from its log"
+                .to_owned()
+        } else {
+            format!(" and {} GiB reserved", gib(reserved))
+        });
+        notes.push(note);
+        Ok(blocks)
+    }
+}
+
+/// The words of a command line: quotes as a shell reads them, a backslash before a line's end
+/// joins lines.
+fn words(line: &str) -> Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(q), _) if c == q => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => match chars.next() {
+                Some('\n') | None => {}
+                Some(next) => word.get_or_insert_default().push(next),
+            },
+            (None, _) if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    if let Some(quote) = quote {
+        return Err(fault(format!("the quote {quote} is not closed")));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_read_flag_by_flag() {
+        let line = "vllm serve some/model --max-num-seqs=64 --max-num-batched-tokens 4096 \\\n \
+                    --no-enable-prefix-caching --async-scheduling --num-gpu-blocks-override 500 \
+                    -tp 1 --pipeline-parallel-size 2 --speculative-config '{\"method\": \"eagle\"}' \
+                    --kv-transfer-config x --brand-new 3 --port 80";
+        let options = EngineOptions::from_command_line(line).unwrap();
+        assert_eq!(
+            options.left_out(),
+            [
+                "--pipeline-parallel-size: pipeline parallelism is not modelled",
+                "--speculative-config: speculative decoding is not modelled",
+                "--kv-transfer-config: KV connectors are not modelled",
+                "--brand-new: not known, left out",
+            ]
+        );
+        let config = options.resolve(None).unwrap().config;
+        assert_eq!((config.max_num_seqs, config.max_num_batched_tokens), (64, 4096));
+        assert_eq!((config.num_blocks, config.max_model_len), (500, 499 * 16));
+        assert!(!config.enable_prefix_caching);
+        assert_eq!(config.async_scheduling, Some(true));
+    }
+
+    #[test]
+    fn what_has_another_form_is_named_with_what_would_be_right() {
+        let said = |line: &str| EngineOptions::from_command_line(line).unwrap_err().to_string();
+        assert_eq!(
+            said("--max-num-seqs many"),
+            "max_num_seqs: found `many`, expected a whole number such as 8192 or 8k"
+        );
+        assert_eq!(said("--block-size"), "--block-size: expected a value after it");
+        assert_eq!(
+            said("--no-enable-chunked-prefill=true"),
+            "--no-enable-chunked-prefill: takes no value"
+        );
+        assert_eq!(said("--seed '1"), "the quote ' is not closed");
+        assert_eq!(
+            said("--gpu-memory-utilization 90"),
+            "gpu_memory_utilization: found `90`, expected a share from 0 to 1"
+        );
+        let none = EngineOptions::default().resolve(None).unwrap_err().to_string();
+        assert!(none.contains("--num-kv-blocks"), "{none}");
+    }
+
+    /// 16 GiB over 57,344 B a token and 16 tokens a block: 18,724 blocks.
+    #[test]
+    fn memory_becomes_whole_blocks() {
+        let options =
+            EngineOptions::from_command_line("--kv-memory 16GiB --kv-bytes-per-token 57344");
+        let config = options.unwrap().resolve(None).unwrap().config;
+        assert_eq!(config.num_blocks, 18_724);
+    }
+
+    /// 70B on four H100: 0.9 · 79.65 − 131.42 / 4 GiB over 80 KiB a token and GPU.
+    #[test]
+    fn weights_and_kv_are_shared_by_tensor_parallel_gpus() {
+        let machine = Machine::named("meta-llama/Meta-Llama-3.1-70B", "NVIDIA H100 SXM", 4);
+        let options = EngineOptions::from_command_line("--gpu-memory-utilization 0.9").unwrap();
+        let resolved = options.resolve(machine.as_ref()).unwrap();
+        let by_hand = (0.9 * 81_559.0 / 1024.0 - 70_553_706_496.0 * 2.0 / 4.0 / GIB) * 1_048_576.0
+            / (80.0 * 16.0);
+        assert_eq!(resolved.config.num_blocks, by_hand as u64);
+        assert_eq!(resolved.config.max_num_batched_tokens, 8192);
+        assert!(resolved.notes[0].contains("--reserved-memory"), "{:?}", resolved.notes);
+    }
+}
