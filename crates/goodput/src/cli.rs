@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, diagnose, diff, explain, queue, report, sim};
+use crate::{check, diagnose, diff, explain, fit, queue, report, sim};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -56,6 +56,9 @@ enum Command {
     /// Simulate a workload or a trace under one or several settings.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<sim::Arguments>),
+    /// A step time from measured steps, with its error per regime and what the data cannot tell.
+    #[command(after_help = fit::EXAMPLES)]
+    Fit(Box<fit::Arguments>),
     /// What queueing theory says: thirty models and laws, percentiles, curves, inverse problems.
     #[command(after_help = queue::EXAMPLES)]
     Queue(Box<queue::Arguments>),
@@ -104,6 +107,10 @@ impl Cli {
                 text
             }
             Command::Sim(arguments) => sim::run(&arguments, format)?,
+            // Here -o is the step-time file, and what was found goes to standard output.
+            Command::Fit(arguments) => {
+                return Ok((fit::run(&arguments, format, self.output.output.as_deref())?, 0));
+            }
             Command::Queue(arguments) => queue::run(&arguments, format)?,
             Command::Explain(arguments) => explain::run(&arguments, format)?,
             Command::Completions { shell } => {

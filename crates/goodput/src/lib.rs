@@ -7,6 +7,7 @@ mod cli;
 mod diagnose;
 mod diff;
 mod explain;
+mod fit;
 mod gate;
 mod output;
 mod queue;

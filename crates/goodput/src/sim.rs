@@ -5,6 +5,7 @@ mod render;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use capacity::watch::Watched;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
@@ -70,8 +71,9 @@ pub struct Arguments {
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate_scale: Vec<String>,
-    /// What a step costs: coefficients, or a preset [default: llama-3.1-8b-h100-sxm].
-    #[arg(long, value_name = "COEFFICIENTS|PRESET")]
+    /// What a step costs: coefficients, a preset, or a file of `goodput fit` [default:
+    /// llama-3.1-8b-h100-sxm].
+    #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE")]
     step_time: Option<String>,
     /// Seed of a generated workload.
     #[arg(long, value_name = "NUMBER", conflicts_with = "trace")]
@@ -250,6 +252,8 @@ struct Simulated {
     statistics: RunStatistics,
     load: OfferedLoad,
     end: RunEnd,
+    /// Steps outside of the range in which the step time is known.
+    beyond: Vec<String>,
     /// What vllm-v1 was told.
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
@@ -464,7 +468,9 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
 fn step_time(source: &StepTimeSource) -> Result<Box<dyn StepTime>> {
     Ok(match source {
         StepTimeSource::Affine(affine) => Box::new(*affine),
+        StepTimeSource::TwoRegime(form) => Box::new(*form),
         StepTimeSource::Preset(preset) => Box::new(of_preset(preset)?),
+        StepTimeSource::Fitted(file) => Box::new(file.step),
         _ => bail!("this version does not know the form of the step time"),
     })
 }
@@ -496,6 +502,7 @@ fn simulate(
         scaled = workload.scale_rate(setting.rate_scale)?;
         &scaled
     };
+    let cost = Watched::new(cost);
     let (mut config, mut remarks) = (None, Vec::new());
     let (result, load) = if setting.is_vllm() {
         let machine = match &setting.step_time {
@@ -510,7 +517,7 @@ fn simulate(
         let result =
             if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
         remarks.extend(rejections(&result, workload));
-        let load = OfferedLoad::of_vllm_v1(workload, &resolved.config, &cost)?;
+        let load = OfferedLoad::of_vllm_v1(workload, &resolved.config, cost.inner())?;
         config = Some(resolved.config);
         (result, load)
     } else {
@@ -525,10 +532,14 @@ fn simulate(
         let simulation = Simulation::new(workload, policy, &cost).limits(limits);
         let result =
             if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
-        (result, OfferedLoad::of(workload, policy, &cost)?)
+        (result, OfferedLoad::of(workload, policy, cost.inner())?)
     };
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
+    let beyond = match &setting.step_time {
+        StepTimeSource::Fitted(file) => cost.beyond(&file.regimes),
+        _ => Vec::new(),
+    };
     let report = if timelines.is_empty() {
         None
     } else {
@@ -556,6 +567,7 @@ fn simulate(
         config,
         remarks,
         requests: workload.len(),
+        beyond,
         end: result.end(),
         setting,
         report,

@@ -57,6 +57,11 @@ fn folder_of_examples() -> tempfile::TempDir {
         "log.jsonl",
         "{\"id\":\"a\",\"arrival_s\":0,\"first_token_s\":0.3,\"last_token_s\":0.9,\"output_tokens\":7}\n",
     );
+    for name in ["steps.csv", "other-steps.csv"] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name);
+        std::fs::copy(from, dir.path().join(name)).unwrap();
+    }
+    write("batches.csv", "batch,ms\n1,8.1\n4,8.4\n16,9.7\n64,14.3\n");
     write("mine.csv", "t,in,out\n0,100,20\n0.5,300,10\n");
     write(
         "azure.csv",
@@ -194,6 +199,7 @@ fn the_examples_of_every_help_page_run() {
         "diff",
         "diagnose",
         "sim",
+        "fit",
         "queue",
         "explain",
         "completions",

@@ -26,7 +26,8 @@
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 //! - [`prometheus`]: an engine's `/metrics`
 //! - [`trace`]: what arrived, as a workload of the simulator
-//! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times
+//! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times,
+//!   [`fitted`]: those of the user
 
 pub mod aiperf;
 mod arrays;
@@ -40,6 +41,7 @@ mod document;
 pub mod engine;
 pub mod error;
 pub mod evidence;
+pub mod fitted;
 pub mod generic;
 mod grid;
 pub mod guidellm;

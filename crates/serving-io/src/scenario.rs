@@ -34,7 +34,7 @@
 //! | `max_num_seqs` | most requests in a step, 1 to 4294967295 | required; vLLM's own for `vllm-v1` |
 //! | `chunk` | most prompt tokens of one request in a step, 1 to 4294967295 | required; not for `vllm-v1` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
-//! | `step_time` | coefficients, `base=8ms,prefill=60us/token`, or the name of a [preset](crate::preset) | required |
+//! | `step_time` | coefficients, `base=8ms,prefill=60us/token` (in two regimes: `decode:…; mixed:…`), the name of a [preset](crate::preset), or the path of a [file](crate::fitted), from the directory in which the tool runs | required |
 //! | `slo` | objectives, `ttft<2s,tpot<100ms` | none |
 //! | `rate_scale` | a factor on the rate of arrivals as a text, `"2"` or `"1/3"` | `"1"` |
 //!
@@ -55,13 +55,16 @@ use std::path::Path;
 
 use metrics_core::slo::SloSet;
 use sched_sim::workload::{LogNormalLengths, PoissonWorkload, RateScale};
-use sched_sim::{Affine, DecodeFirst, Policy, SimError, Ticks, Workload, WorkloadRequest};
+use sched_sim::{
+    Affine, DecodeFirst, Policy, SimError, Ticks, TwoRegime, Workload, WorkloadRequest,
+};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::config::{check_version, parse, wrong};
 use crate::engine::EngineOptions;
 use crate::error::{IoError, Place, Result, listed, shown};
+use crate::fitted::FittedStepTime;
 use crate::input::Input;
 use crate::preset::{self, Preset};
 use crate::run::Note;
@@ -175,21 +178,60 @@ pub struct Variant {
 pub enum StepTimeSource {
     /// Coefficients.
     Affine(Affine),
+    /// Coefficients in two regimes.
+    TwoRegime(TwoRegime),
     /// A preset.
     Preset(Box<Preset>),
+    /// A file that `goodput fit` wrote.
+    Fitted(Box<FittedStepTime>),
 }
 
 impl std::str::FromStr for StepTimeSource {
     type Err = IoError;
 
-    /// Coefficients if there is a `=` in the text, else the name of a preset.
+    /// A step-time file if the text ends with `.toml`, coefficients if it has a `=`, else the name
+    /// of a preset.
+    ///
+    /// Coefficients are those of [`TwoRegime`] if there is a `;` in them, else of [`Affine`].
     fn from_str(text: &str) -> Result<Self> {
         let text = text.trim();
+        let simulation = |source| IoError::Simulation { source };
+        if Path::new(text).extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) {
+            return step_time_file(Path::new(text));
+        }
         if !text.contains('=') {
             return preset::named(text).map(|p| Self::Preset(Box::new(p)));
         }
-        text.parse().map(Self::Affine).map_err(|source| IoError::Simulation { source })
+        if text.contains(';') || text.starts_with("decode:") || text.starts_with("mixed:") {
+            return text.parse().map(Self::TwoRegime).map_err(simulation);
+        }
+        text.parse().map(Self::Affine).map_err(simulation)
     }
+}
+
+/// A file of a fitted step time, or of a preset.
+fn step_time_file(path: &Path) -> Result<StepTimeSource> {
+    let name = path.display().to_string();
+    let text = config_text(path, "a step time in TOML")?;
+    // A preset names its form as a formula.
+    if text.lines().any(|l| l.trim_start().starts_with("[coefficients_ms]")) {
+        return Preset::parse(&name, &text).map(|p| StepTimeSource::Preset(Box::new(p)));
+    }
+    FittedStepTime::parse(&name, &text).map(|f| StepTimeSource::Fitted(Box::new(f)))
+}
+
+/// The text of one of our files.
+fn config_text(path: &Path, expected: &str) -> Result<String> {
+    let name = path.display().to_string();
+    if path.is_dir() {
+        return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
+    }
+    let file = std::fs::File::open(path).map_err(|e| crate::input::unreadable(&name, &e))?;
+    let input = Input::new(&name, file).map_err(|e| match e {
+        IoError::Empty { at, .. } => IoError::Empty { at, expected: expected.to_owned() },
+        other => other,
+    })?;
+    input.into_text()
 }
 
 #[derive(Deserialize)]
@@ -308,17 +350,7 @@ impl Scenario {
     /// [`IoError`]: a file that cannot be read, or as [`Scenario::parse`].
     pub fn read_path(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        if path.is_dir() {
-            return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
-        }
-        let file = std::fs::File::open(path).map_err(|e| crate::input::unreadable(&name, &e))?;
-        let input = Input::new(&name, file).map_err(|e| match e {
-            IoError::Empty { at, .. } => {
-                IoError::Empty { at, expected: "a scenario in TOML".to_owned() }
-            }
-            other => other,
-        })?;
-        Self::parse(&name, &input.into_text()?)
+        Self::parse(&name, &config_text(path, "a scenario in TOML")?)
     }
 
     /// A scenario from its text; `file` is only used in messages.

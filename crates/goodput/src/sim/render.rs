@@ -9,6 +9,7 @@ use metrics_core::units::Quantity;
 use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::{KvStatistics, LoadLevel, RunEnd, RunStatistics};
 use serde_json::{Map, Value, json};
+use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
 use super::{Answer, Setting, Simulated};
@@ -65,6 +66,8 @@ fn or_dash(limit: u64) -> String {
 fn step_time_lines(source: &StepTimeSource) -> Vec<String> {
     match source {
         StepTimeSource::Affine(affine) => vec![affine.to_string()],
+        StepTimeSource::TwoRegime(form) => vec![form.to_string()],
+        StepTimeSource::Fitted(file) => fitted_lines(file),
         StepTimeSource::Preset(p) => {
             let c = &p.coefficients;
             let short = |text: &str| {
@@ -99,11 +102,37 @@ fn step_time_lines(source: &StepTimeSource) -> Vec<String> {
     }
 }
 
+/// A step time that was fitted: what, from where, and how far it is off.
+fn fitted_lines(file: &FittedStepTime) -> Vec<String> {
+    let about = [&file.model, &file.gpu, &file.engine];
+    let about: Vec<&str> =
+        about.into_iter().map(String::as_str).filter(|t| !t.is_empty()).collect();
+    let name = if about.is_empty() { String::new() } else { format!("{}: ", about.join(", ")) };
+    let mut lines = vec![
+        format!("{name}{} ({}), from {}", file.name, file.step.form(), file.source),
+        file.step.to_string(),
+    ];
+    for r in &file.regimes {
+        lines.push(format!(
+            "{}: {}, error mean {}, p90 {}, bias {}{}",
+            r.regime,
+            format::things(r.points, "point"),
+            format::percent(r.mean_absolute),
+            format::percent(r.p90_absolute),
+            if r.bias < 0.0 { "-" } else { "+" },
+            format::percent(r.bias.abs())
+        ));
+    }
+    lines.into_iter().map(|l| output::one_line(&l)).collect()
+}
+
 /// What a step costs, in a word.
 fn step_time_name(source: &StepTimeSource) -> String {
     match source {
         StepTimeSource::Affine(affine) => affine.to_string(),
+        StepTimeSource::TwoRegime(form) => form.to_string(),
         StepTimeSource::Preset(p) => p.name.clone(),
+        StepTimeSource::Fitted(file) => output::one_line(&file.name),
         _ => "unknown".to_owned(),
     }
 }
@@ -207,6 +236,9 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     }
     for (i, l) in step_time_lines(&run.setting.step_time).iter().enumerate() {
         line(&mut text, if i == 0 { "step time" } else { "" }, l)?;
+    }
+    for l in &run.beyond {
+        line(&mut text, "", &format!("OUTSIDE of its range: {l}"))?;
     }
     for (i, l) in load_lines(run).iter().enumerate() {
         line(&mut text, if i == 0 { "load" } else { "" }, l)?;
@@ -497,6 +529,14 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
             "\nNear saturation a few per cent of step time become tens of per cent of latency."
         )?;
     }
+    if answer.runs.iter().any(|r| !r.beyond.is_empty()) {
+        writeln!(text, "\nOutside of the range of the step time, whose error is not known there:")?;
+        for run in answer.runs.iter().filter(|r| !r.beyond.is_empty()) {
+            let s = &run.setting;
+            let of = format!("max_num_seqs {}, chunk {}", s.max_num_seqs, s.chunk);
+            writeln!(text, "  {of}: {}", run.beyond.join("; "))?;
+        }
+    }
     let mut said: Vec<&String> = Vec::new();
     for remark in answer.runs.iter().flat_map(|r| &r.remarks) {
         if !said.contains(&remark) {
@@ -556,6 +596,7 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     map.insert("step_time".to_owned(), json!(step_time_name(&run.setting.step_time)));
     map.insert("slo".to_owned(), json!(run.setting.slo.to_string()));
     map.insert("truncated".to_owned(), json!(run.end.is_truncated()));
+    map.insert("outside_of_step_time_range".to_owned(), json!(run.beyond));
     map.insert(
         "load".to_owned(),
         json!({

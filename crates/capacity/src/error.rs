@@ -1,0 +1,102 @@
+//! Why there is no fit.
+
+/// Why measurements give no step time.
+///
+/// Every message is one clause that names the input, the bound and the value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FitError {
+    /// A file that cannot be read.
+    #[error("{0}")]
+    Io(#[from] serving_io::IoError),
+    /// A step time or a simulation that cannot be.
+    #[error("{0}")]
+    Simulation(#[from] sched_sim::SimError),
+    /// A file whose content is no known source of points.
+    #[error("{file}: found {found}, expected {expected}")]
+    UnknownSource {
+        /// The file.
+        file: String,
+        /// What it begins with.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A cell that is no number, or out of its bounds.
+    #[error("{file}: line {line}, `{column}`: found {found}, expected {expected}")]
+    Value {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column.
+        column: String,
+        /// The cell.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A row that is not what its file's format has.
+    #[error("{file}: line {line}: {problem}")]
+    Row {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Units that contradict each other.
+    #[error("{file}: {problem}")]
+    Units {
+        /// The file.
+        file: String,
+        /// Which units, and what would be right.
+        problem: String,
+    },
+    /// An option that does not fit the data.
+    #[error("{option}: {problem}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// Fewer points than coefficients.
+    #[error(
+        "{regime}: {points} with {terms} coefficients ({names}), expected at least as many points"
+    )]
+    TooFew {
+        /// The regime.
+        regime: &'static str,
+        /// How many points there are, in words.
+        points: String,
+        /// How many coefficients the form has.
+        terms: usize,
+        /// Their names.
+        names: String,
+    },
+    /// No point of a regime that is needed.
+    #[error("no point is a {regime}: {remedy}")]
+    NoPoints {
+        /// The regime.
+        regime: &'static str,
+        /// What would help.
+        remedy: String,
+    },
+    /// A number that is beyond what a calculation can hold.
+    #[error("{input} must be finite and from {min} to {max}, got {value}")]
+    Range {
+        /// The input.
+        input: &'static str,
+        /// The least value.
+        min: f64,
+        /// The largest value.
+        max: f64,
+        /// What was given.
+        value: f64,
+    },
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, FitError>;

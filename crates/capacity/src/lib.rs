@@ -1,0 +1,18 @@
+//! What follows from measured and simulated serving: how long a step takes, and how well a
+//! simulator meets a real engine.
+//!
+//! - [`fit`]: from measurements to a step time, with its errors and what the data cannot tell
+//! - [`means`]: mean latencies, and a server that can be simulated under any step time
+//! - [`watch`]: whether a simulation left the range in which its step time is known
+//! - [`calibrate`]: overheads that kernels do not show, fitted end to end with cross-validation
+//!
+//! This crate reads files through [`serving_io`], simulates with [`sched_sim`] and holds no formula
+//! of a metric.
+
+pub mod calibrate;
+pub mod error;
+pub mod fit;
+pub mod means;
+pub mod watch;
+
+pub use error::{FitError, Result};

@@ -1,0 +1,343 @@
+//! `goodput fit`: a step time from measured steps, with what it is worth.
+
+mod render;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use capacity::fit::file::{About, file, step_time};
+use capacity::fit::groups::{check_units, groups};
+use capacity::fit::sources::{self, Options};
+use capacity::fit::validate::{Replay, replay};
+use capacity::fit::{Errors, Fitted, Form, Point, Regime, Source, fit};
+use clap::ValueEnum;
+use sched_sim::DecodeFirst;
+
+use crate::output::{Format, same_file};
+
+pub const EXAMPLES: &str = "\
+A file is told by its content: a log of steps or a closed-loop sweep (CSV or
+JSON lines, with --map where the columns have other names), a folder of kernel
+tables, a request log that `goodput report` reads, or one of the published
+tables that the guide lists. Squares of relative errors are least, no
+coefficient is below zero.
+
+Examples:
+  goodput fit steps.csv
+  goodput fit steps.csv -o step-time.toml
+  goodput sim --step-time step-time.toml
+  goodput fit steps.csv --form floored --regime decode
+  goodput fit batches.csv --map decodes=batch,time_ms=ms
+  goodput fit steps.csv --validate other-steps.csv";
+
+/// Which steps are fitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Regimes {
+    /// Steps that only decode, and mean steps of closed loops.
+    Decode,
+    /// Steps with prefill.
+    Prefill,
+    /// Both.
+    #[default]
+    Both,
+}
+
+/// The forms, as the command line names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum FormName {
+    /// Coefficients for pure decode, and others for steps with prefill.
+    #[default]
+    TwoRegime,
+    /// One set with a floor under the new tokens.
+    Floored,
+    /// One set.
+    Affine,
+    /// Seconds per prompt token and per decode token alone.
+    Linear,
+    /// Two sets for decode, split at a batch size, for comparison.
+    Split,
+}
+
+impl FormName {
+    const fn form(self) -> Form {
+        match self {
+            Self::TwoRegime => Form::TwoRegime,
+            Self::Floored => Form::Floored,
+            Self::Affine => Form::Affine,
+            Self::Linear => Form::Linear,
+            Self::Split => Form::Split,
+        }
+    }
+}
+
+/// Arguments of `fit`.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Files with measured steps, or folders of kernel tables.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The form of the step time.
+    #[arg(long, value_enum, default_value_t)]
+    form: FormName,
+    /// Which steps are fitted.
+    #[arg(long, value_enum, default_value_t)]
+    regime: Regimes,
+    /// Meaning of a column: FIELD=COLUMN, with the unit in the field of a time.
+    #[arg(long, value_name = "FIELD=COLUMN[,…]")]
+    map: Vec<String>,
+    /// Columns that tell deployments apart; each is fitted alone.
+    #[arg(long, value_delimiter = ',', value_name = "COLUMN[,…]")]
+    by: Vec<String>,
+    /// Only deployments with this in their name.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Layers of the model, for kernel tables of a single one.
+    #[arg(long, value_name = "NUMBER")]
+    layers: Option<u32>,
+    /// Tokens that the KV cache holds: steps with more are left out.
+    #[arg(long, value_name = "NUMBER")]
+    kv_tokens: Option<u64>,
+    /// Files that were not fitted, to see how far the fit is off there.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    validate: Vec<PathBuf>,
+    /// Largest batch of the server, to replay a request log with --validate.
+    #[arg(long, value_name = "NUMBER", requires = "validate")]
+    max_num_seqs: Option<u32>,
+    /// Most prompt tokens of a request in a step, for the same.
+    #[arg(long, value_name = "NUMBER", default_value_t = 2048)]
+    chunk: u32,
+    /// Write the error of every point as CSV.
+    #[arg(long, value_name = "FILE")]
+    residuals: Option<PathBuf>,
+    /// Name of the step time in the file of -o [default: that of the deployment].
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Model, for the file.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    model: String,
+    /// GPU, for the file.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    gpu: String,
+    /// Engine with its version, for the file.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    engine: String,
+    /// Licence of the measurements, for the file.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    licence: String,
+}
+
+impl Arguments {
+    /// Refuses to write over what is read, or twice into one file.
+    fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        let outputs = [("-o", output), ("--residuals", self.residuals.as_deref())];
+        for (option, file) in outputs.into_iter().filter_map(|(o, f)| Some((o, f?))) {
+            if self.files.iter().chain(&self.validate).any(|input| same_file(input, file)) {
+                bail!("{option} {}: is an input file, name another one", file.display());
+            }
+        }
+        if let (Some(a), Some(b)) = (output, self.residuals.as_deref())
+            && same_file(a, b)
+        {
+            bail!("-o and --residuals both name {}: the second would overwrite", b.display());
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> Result<Options> {
+        let items = crate::report::map_items(&self.map);
+        Ok(Options {
+            map: Options::map(items.iter().map(String::as_str)).map_err(|e| anyhow!("{e}"))?,
+            by: self.by.clone(),
+            layers: self.layers,
+            kv_tokens: self.kv_tokens,
+        })
+    }
+}
+
+/// One deployment with its fit.
+struct Group {
+    name: String,
+    points: Vec<Point>,
+    fitted: Fitted,
+}
+
+/// A file that was not fitted.
+struct Check {
+    source: Source,
+    /// Deployment, regime, and how far the fit is off there.
+    errors: Vec<(String, &'static str, Errors)>,
+    /// Points of deployments or regimes without a fit.
+    unknown: u64,
+    /// A replay of its requests, or why there is none.
+    replay: Option<std::result::Result<Replay, String>>,
+}
+
+/// How many deployments have no fit, and why the first has none.
+type Skipped = (u64, Option<String>);
+
+/// Everything that is shown.
+struct Answer {
+    form: Form,
+    sources: Vec<Source>,
+    groups: Vec<Group>,
+    skipped: Skipped,
+    checks: Vec<Check>,
+    /// The file that was written.
+    written: Option<String>,
+}
+
+/// With more deployments than this, those with few points are left out and counted.
+const FEW: usize = 3;
+
+/// The least number of points of a deployment among many.
+const LEAST: usize = 8;
+
+/// Runs the command; what it prints.
+pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Result<String> {
+    arguments.check_files(output)?;
+    let options = arguments.options()?;
+    let read = |path: &PathBuf| sources::read(path, &options).map_err(|e| anyhow!("{e}"));
+    let mut sources: Vec<Source> = arguments.files.iter().map(read).collect::<Result<_>>()?;
+    for source in &mut sources {
+        chosen(source, arguments);
+    }
+    let form = arguments.form.form();
+    let (groups, skipped) = fitted(&sources, form)?;
+    let mut checks = Vec::new();
+    for path in &arguments.validate {
+        checks.push(check(arguments, path, read(path)?, &groups)?);
+    }
+    if let Some(path) = &arguments.residuals {
+        std::fs::write(path, render::residuals(&groups)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let written = output.map(|path| write(arguments, path, &groups)).transpose()?;
+    let answer = Answer { form, sources, groups, skipped, checks, written };
+    render::render(&answer, format)
+}
+
+/// Keeps the points that were asked for, and counts the others.
+fn chosen(source: &mut Source, arguments: &Arguments) {
+    let regime = arguments.regime;
+    source.points.retain(|p| match regime {
+        Regimes::Both => true,
+        Regimes::Decode => p.regime != Regime::Prefill,
+        Regimes::Prefill => p.regime == Regime::Prefill,
+    });
+    if let Some(text) = &arguments.only {
+        source.points.retain(|p| p.group.contains(text.as_str()));
+    }
+}
+
+/// The fit of each deployment.
+fn fitted(sources: &[Source], form: Form) -> Result<(Vec<Group>, Skipped)> {
+    let all = groups(sources);
+    let many = FEW < all.len();
+    let mut skipped = (0, None);
+    let mut fits = Vec::new();
+    for (name, points) in all {
+        let too_few = many && points.len() < LEAST;
+        match fit(&points, form) {
+            Ok(fitted) if !too_few => {
+                check_units(sources, &name, &fitted).map_err(|e| anyhow!("{e}"))?;
+                fits.push(Group { name, points, fitted });
+            }
+            Err(e) if !many => {
+                let at = if name.is_empty() { name } else { format!("{name}: ") };
+                bail!("{at}{e}");
+            }
+            other => {
+                skipped.0 += 1;
+                let why = other.err().map_or_else(
+                    || format!("{name}: {} points, fewer than {LEAST}", points.len()),
+                    |e| format!("{name}: {e}"),
+                );
+                skipped.1.get_or_insert(why);
+            }
+        }
+    }
+    if fits.is_empty() {
+        match skipped.1 {
+            Some(why) => bail!("no deployment has enough points: {why}"),
+            None => bail!("no points are left: see --only and --regime"),
+        }
+    }
+    Ok((fits, skipped))
+}
+
+/// A file that was not fitted, against the fits.
+fn check(arguments: &Arguments, path: &Path, source: Source, groups: &[Group]) -> Result<Check> {
+    let mut errors = Vec::new();
+    let mut known = 0;
+    for group in groups {
+        // With one fit there is nothing to choose between.
+        let own = |p: &&Point| groups.len() == 1 || p.group == group.name;
+        for regime in [Regime::Decode, Regime::Prefill, Regime::Mean] {
+            let points: Vec<&Point> =
+                source.points.iter().filter(own).filter(|p| p.regime == regime).collect();
+            if let Some(e) = group.fitted.errors(&points) {
+                known += e.points;
+                errors.push((group.name.clone(), regime.title(), e));
+            }
+        }
+    }
+    let unknown = source.points.len() as u64 - known;
+    let replay = match groups {
+        [group] if source.kind == sources::REQUEST_LOG => Some(replayed(arguments, path, group)?),
+        _ => None,
+    };
+    Ok(Check { source, errors, unknown, replay })
+}
+
+/// The requests of a log on a simulated server.
+fn replayed(
+    arguments: &Arguments,
+    path: &Path,
+    group: &Group,
+) -> Result<std::result::Result<Replay, String>> {
+    let Some(seqs) = arguments.max_num_seqs else {
+        return Ok(
+            Err("give --max-num-seqs, the largest batch of the server, to replay it".into()),
+        );
+    };
+    let (step, _) = match step_time(&group.fitted) {
+        Ok(step) => step,
+        Err(e) => return Ok(Err(e.to_string())),
+    };
+    let options = serving_io::Options::default();
+    let file = serving_io::read_path(path, &options).map_err(|e| anyhow!("{e}"))?;
+    let [run] = file.runs.as_slice() else {
+        return Ok(Err(format!("it has {} runs, and a replay takes one", file.runs.len())));
+    };
+    let server = DecodeFirst::new(u64::from(seqs), u64::from(arguments.chunk))?;
+    Ok(replay(&run.timelines, &server, &step).map_err(|e| e.to_string()))
+}
+
+/// Writes the step-time file.
+fn write(arguments: &Arguments, path: &Path, groups: &[Group]) -> Result<String> {
+    let [group] = groups else {
+        bail!(
+            "-o {}: {} deployments were fitted and a file holds one: choose with --only",
+            path.display(),
+            groups.len()
+        );
+    };
+    let named = |p: &PathBuf| {
+        p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned())
+    };
+    let files: Vec<String> = arguments.files.iter().map(named).collect();
+    let about = About {
+        name: arguments.name.clone().unwrap_or_else(|| {
+            if group.name.is_empty() { files.join(" ") } else { group.name.clone() }
+        }),
+        model: arguments.model.clone(),
+        gpu: arguments.gpu.clone(),
+        engine: arguments.engine.clone(),
+        source: files.join(", "),
+        licence: arguments.licence.clone(),
+    };
+    let file = file(&group.fitted, about).map_err(|e| anyhow!("-o {}: {e}", path.display()))?;
+    std::fs::write(path, file.to_toml())
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path.display().to_string())
+}

@@ -1,0 +1,215 @@
+//! `goodput fit` as a user sees it: output, files and exit code.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::Command;
+
+/// A folder with the examples of the documentation.
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["steps.csv", "other-steps.csv"] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name);
+        std::fs::copy(from, dir.path().join(name)).unwrap();
+    }
+    dir
+}
+
+/// What the tool prints, and its exit code where it is not 0.
+fn run(dir: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_goodput"))
+        .current_dir(dir)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let mut text = String::from_utf8(output.stdout).unwrap();
+    text.push_str(&String::from_utf8(output.stderr).unwrap());
+    match output.status.code() {
+        Some(0) => text,
+        code => format!("{text}exit {code:?}\n"),
+    }
+}
+
+/// The example was made from 8 ms + 0.1 ms·B + 0.2 us·C for pure decode and 9 ms + 0.05 ms·P +
+/// 0.15 ms·B + 0.5 us·C + 4 ns·A with prefill, each time off by up to 3 %.
+#[test]
+fn a_step_log_is_fitted() {
+    let dir = folder();
+    insta::assert_snapshot!("fit", run(dir.path(), &["fit", "steps.csv"]));
+}
+
+#[test]
+fn what_was_not_fitted_is_compared() {
+    let dir = folder();
+    let text = run(dir.path(), &["fit", "steps.csv", "--validate", "other-steps.csv"]);
+    let (_, validation) = text.split_once("validation on").unwrap();
+    insta::assert_snapshot!(validation, @"
+    other-steps.csv: step log, 9 points
+     error          pure decode step: MAPE 1.2 %, p90 2.8 %, worst -2.8 % at B 3, C 6000 (other-steps.csv line 3), bias -0.6 %
+     error          step with prefill: MAPE 2.1 %, p90 3.2 %, worst -3.2 % at P 128, B 4, C 3200 (other-steps.csv line 8), bias -1.3 %
+    ");
+}
+
+/// The file is read by a simulation, which says where it leaves the range of the fit.
+#[test]
+fn the_file_is_what_a_simulation_takes() {
+    let dir = folder();
+    let said = run(
+        dir.path(),
+        &["fit", "steps.csv", "-o", "mine.toml", "--name", "mine", "--gpu", "H100"],
+    );
+    assert!(said.ends_with("\nwrote mine.toml: goodput sim --step-time mine.toml\n"), "{said}");
+    let file = std::fs::read_to_string(dir.path().join("mine.toml")).unwrap();
+    insta::assert_snapshot!("fit_file", file);
+    let sim = |seqs: &str| {
+        run(
+            dir.path(),
+            &["sim", "--step-time", "mine.toml", "--max-num-seqs", seqs, "--chunk", "512"],
+        )
+    };
+    let lines = |text: &str| -> String {
+        let shown = |l: &&str| l.contains("OUTSIDE") || l.contains("mine (");
+        text.lines().filter(shown).map(|l| format!("{}\n", l.trim())).collect()
+    };
+    insta::assert_snapshot!(lines(&sim("32")), @"
+    step time        H100: mine (two-regime), from steps.csv
+    OUTSIDE of its range: steps with prefill of up to 7126 prompt tokens, measured up to 2048
+    ");
+    insta::assert_snapshot!(lines(&sim("128")), @"
+    step time        H100: mine (two-regime), from steps.csv
+    OUTSIDE of its range: pure decode steps of up to 128 decodes, measured up to 64; of up to 223898 context tokens, measured up to 192000
+    OUTSIDE of its range: steps with prefill of up to 7911 prompt tokens, measured up to 2048; of up to 127 decodes, measured up to 64; of up to 233345 context tokens, measured up to 128000
+    ");
+}
+
+/// A request log is replayed on a simulated server: here the server is simulated too, so the errors
+/// are those of the fit.
+#[test]
+fn a_request_log_is_replayed() {
+    let dir = folder();
+    let truth = "decode:base=8ms,decode=100us/request,context=200ns/token; \
+                 mixed:base=9ms,prefill=50us/token,decode=150us/request,context=500ns/token,attention=4ns/pair";
+    run(
+        dir.path(),
+        &[
+            "sim",
+            "--step-time",
+            truth,
+            "--max-num-seqs",
+            "48",
+            "--chunk",
+            "512",
+            "--rate-scale",
+            "0.2",
+            "--requests-out",
+            "requests.jsonl",
+        ],
+    );
+    let text = run(
+        dir.path(),
+        &[
+            "fit",
+            "steps.csv",
+            "--validate",
+            "requests.jsonl",
+            "--max-num-seqs",
+            "48",
+            "--chunk",
+            "512",
+        ],
+    );
+    let (_, validation) = text.split_once("validation on").unwrap();
+    insta::assert_snapshot!(validation, @"
+    requests.jsonl: request log, 2000 points
+     error          mean step of a closed loop: MAPE 5.4 %, p90 9.5 %, worst +185.0 % at P 496.5, B 10.6, C 18625.6 (request 749), bias -3.1 %
+     replay         2000 requests, decode first
+     mean TTFT      -0.7 % (predicted 173.31 ms, measured 174.49 ms)
+     mean TPOT      -0.9 % (predicted 16.24 ms, measured 16.39 ms)
+     mean E2E       -0.9 % (predicted 3638.37 ms, measured 3672.72 ms)
+    ");
+}
+
+#[test]
+fn other_forms_and_outputs() {
+    let dir = folder();
+    let mut said = String::new();
+    for form in ["floored", "affine", "linear", "split"] {
+        said.push_str(&run(dir.path(), &["fit", "steps.csv", "--form", form, "--format", "md"]));
+        said.push('\n');
+    }
+    let tables: String =
+        said.lines().filter(|l| l.starts_with("|  |")).map(|l| format!("{l}\n")).collect();
+    insta::assert_snapshot!(tables, @"
+    |  | all steps | 41 | 9.5 % | 20.8 % | -39.0 % | -1.8 % | 7.26 ms | 59.89 us |  | 251.4 ns |
+    |  | all steps | 41 | 9.6 % | 21.3 % | -39.4 % | -1.8 % | 7.607 ms | 59.61 us | 112.7 us | 252 ns |
+    |  | all steps | 41 | 42.5 % | 87.7 % | +115.3 % | -27.7 % |  | 69.05 us | 573.1 us |  |
+    |  | pure decode, B up to 16 | 15 | 1.1 % | 2.3 % | -2.7 % | -0.02 % | 7.889 ms |  | 109.4 us | 191.6 ns |
+    |  | pure decode | 6 | 0.8 % | 1.8 % | +1.8 % | -0.009 % | 7.82 ms |  | 99.58 us | 208.2 ns |
+    |  | with prefill | 20 | 28.8 % | 61.1 % | -81.3 % | -13.3 % | 11.84 ms | 59.7 us |  |  |
+    ");
+    let json = run(dir.path(), &["fit", "steps.csv", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["kind"], "goodput-fit");
+    assert_eq!(json["deployments"][0]["fits"].as_array().unwrap().len(), 2);
+    run(dir.path(), &["fit", "steps.csv", "--residuals", "r.csv"]);
+    let residuals = std::fs::read_to_string(dir.path().join("r.csv")).unwrap();
+    assert_eq!(residuals.lines().count(), 42);
+}
+
+#[test]
+fn what_cannot_be_fitted_says_why() {
+    let dir = folder();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("zero.csv", "decodes,context,time_ms\n1,10,0\n");
+    write("few.csv", "decodes,context,time_ms\n1,10,8\n2,10,8.1\n");
+    write("decode.csv", "decodes,context,time_ms\n1,10,8\n2,30,8.1\n4,50,9\n");
+    write("seconds.csv", "decodes,context,time_s\n1,10,8\n2,30,8.1\n4,50,9\n");
+    write("none.csv", "a,b\n1,2\n");
+    write("bad.toml", "schema_version = 1\n");
+    let mut said = String::new();
+    for arguments in [
+        &["fit", "absent.csv"][..],
+        &["fit", "zero.csv"],
+        &["fit", "few.csv"],
+        &["fit", "decode.csv", "-o", "x.toml"],
+        &["fit", "decode.csv", "seconds.csv"],
+        &["fit", "none.csv"],
+        &["fit", "steps.csv", "-o", "steps.csv"],
+        &["fit", "steps.csv", "--form", "split", "-o", "x.toml"],
+        &["fit", "steps.csv", "--map", "batch=b"],
+        &["fit", "steps.csv", "--by", "gpu"],
+        &["fit", "steps.csv", "--only", "nothing"],
+        &["sim", "--step-time", "bad.toml"],
+        &["sim", "--step-time", "absent.toml"],
+    ] {
+        said.push_str(&run(dir.path(), arguments));
+    }
+    insta::assert_snapshot!(said, @"
+    goodput: absent.csv: cannot be read: No such file or directory (os error 2)
+    exit Some(2)
+    goodput: zero.csv: line 2, `time_ms`: found `0`, expected a number above 0
+    exit Some(2)
+    goodput: decode: 2 points with 3 coefficients (a, c, d), expected at least as many points
+    exit Some(2)
+    goodput: -o x.toml: no point is a step with prefill: a simulation needs both regimes, give a file with such steps too
+    exit Some(2)
+    goodput: seconds.csv: times are 1000 times those of decode.csv for the same work: is one in milliseconds and the other in seconds? name the unit with --map time_ms=… or time_s=…
+    exit Some(2)
+    goodput: none.csv: no column has a field's name; the file has `a`, `b`; map them, as in `--map ttft_ms=a`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e
+    exit Some(2)
+    goodput: -o steps.csv: is an input file, name another one
+    exit Some(2)
+    goodput: -o x.toml: --form: split is for comparison, no simulation takes it: two-regime, floored, affine or linear can be written
+    exit Some(2)
+    goodput: --map: no field `batch`, expected one of prefill_tokens, decodes, context, attention, prefills, concurrency, isl, osl, time_s, time_ms, time_us, tpot_ms, tpot_s
+    exit Some(2)
+    goodput: --by: steps.csv has no column `gpu`: it has prefill_tokens, decodes, context, time_ms
+    exit Some(2)
+    goodput: no points are left: see --only and --regime
+    exit Some(2)
+    goodput: --step-time: bad.toml, line 1: missing field `name`
+    exit Some(2)
+    goodput: --step-time: absent.toml: cannot be read: No such file or directory (os error 2)
+    exit Some(2)
+    ");
+}

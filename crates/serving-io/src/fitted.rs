@@ -1,0 +1,514 @@
+//! Step-time files: what `goodput fit` writes and `goodput sim --step-time` reads.
+//!
+//! A TOML file with the form, its coefficients in milliseconds as decimal texts (so that no digit
+//! is lost), where they come from, how far each regime is off, and where it is known to hold.
+//!
+//! | key | value |
+//! |---|---|
+//! | `schema_version` | 1 |
+//! | `name`, `model`, `gpu`, `engine` | texts; empty where not known |
+//! | `form` | `two-regime`, `affine` or `floored` |
+//! | `source`, `licence`, `method` | texts |
+//! | `limits` | what the data could not tell, one text each |
+//! | `[decode_ms]`, `[prefill_ms]` | of `two-regime`: `a`, `b` (prefill only), `c`, `d`, `q` (prefill only) |
+//! | `[extra_ms]` | of `two-regime`, optional: `overhead`, `comm`, `floor` |
+//! | `[step_ms]` | of `affine`: `a`, `b`, `c`, `d`, `q`; of `floored`: `o`, `w`, `b`, `cp`, `cd`, `e` |
+//! | `[[regimes]]` | `regime`, `points`, the errors, and the ranges of P, B, C and A as `[least, most]` |
+//!
+//! Built-in [presets](crate::preset) have a form of their own, and both are read from a path.
+//!
+//! # Examples
+//!
+//! ```
+//! use serving_io::fitted::FittedStepTime;
+//!
+//! let text = r#"
+//! schema_version = 1
+//! name = "mine"
+//! model = ""
+//! gpu = ""
+//! engine = ""
+//! form = "affine"
+//! source = "steps.csv"
+//! licence = ""
+//! method = "by hand"
+//! limits = []
+//! [step_ms]
+//! a = "8"
+//! b = "0.06"
+//! c = "0"
+//! d = "0"
+//! q = "0"
+//! "#;
+//! let file = FittedStepTime::parse("mine.toml", text)?;
+//! assert_eq!(file.step.to_string(), "base=8ms,prefill=60us/token");
+//! assert_eq!(FittedStepTime::parse("again.toml", &file.to_toml())?, file);
+//! # Ok::<(), serving_io::IoError>(())
+//! ```
+
+use std::fmt::{self, Write};
+
+use sched_sim::{
+    Affine, Coefficients, Extra, Floored, FlooredCoefficients, MeanWork, StepTime, StepWork,
+    StretchTime, Ticks, TwoRegime,
+};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::{SCHEMA_VERSION, check_version, parse, wrong};
+use crate::decimal::scaled;
+use crate::error::{Result, shown};
+
+/// A fitted step time with where it comes from and where it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FittedStepTime {
+    /// What it is called.
+    pub name: String,
+    /// The model; empty if not known.
+    pub model: String,
+    /// The GPU; empty if not known.
+    pub gpu: String,
+    /// The engine; empty if not known.
+    pub engine: String,
+    /// Where the measurements come from.
+    pub source: String,
+    /// Under which licence; empty if not known.
+    pub licence: String,
+    /// How the coefficients were found.
+    pub method: String,
+    /// What the measurements could not tell.
+    pub limits: Vec<String>,
+    /// The coefficients.
+    pub step: FittedStep,
+    /// Errors and ranges; empty if not known.
+    pub regimes: Vec<FittedRegime>,
+}
+
+/// The coefficients of one of the forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FittedStep {
+    /// `two-regime`.
+    TwoRegime(TwoRegime),
+    /// `affine`.
+    Affine(Affine),
+    /// `floored`.
+    Floored(Floored),
+}
+
+impl FittedStep {
+    /// The form's name.
+    #[must_use]
+    pub const fn form(&self) -> &'static str {
+        match self {
+            Self::TwoRegime(_) => "two-regime",
+            Self::Affine(_) => "affine",
+            Self::Floored(_) => "floored",
+        }
+    }
+
+    fn inner(&self) -> &dyn StepTime {
+        match self {
+            Self::TwoRegime(t) => t,
+            Self::Affine(t) => t,
+            Self::Floored(t) => t,
+        }
+    }
+}
+
+impl StepTime for FittedStep {
+    fn step(&self, work: &StepWork) -> Ticks {
+        self.inner().step(work)
+    }
+
+    fn stretch(&self, work: &StepWork) -> StretchTime {
+        self.inner().stretch(work)
+    }
+
+    fn mean_seconds(&self, mean: &MeanWork) -> f64 {
+        self.inner().mean_seconds(mean)
+    }
+}
+
+impl fmt::Display for FittedStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TwoRegime(t) => t.fmt(f),
+            Self::Affine(t) => t.fmt(f),
+            Self::Floored(t) => {
+                let c = t.coefficients();
+                let parts = [
+                    ("o", c.overhead),
+                    ("w", c.floor),
+                    ("b", c.token),
+                    ("cp", c.attention),
+                    ("cd", c.context),
+                    ("e", c.request),
+                ];
+                let texts: Vec<String> =
+                    parts.iter().map(|(name, t)| format!("{name}={}", t.compact())).collect();
+                write!(f, "{}", texts.join(","))
+            }
+        }
+    }
+}
+
+/// How far one regime is off its measurements, and where they were.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedRegime {
+    /// `decode`, `prefill`, `mean step`, or `all` where a form has one set.
+    pub regime: String,
+    /// How many points.
+    pub points: u64,
+    /// The mean size of the relative errors (MAPE).
+    pub mean_absolute: f64,
+    /// The size that 90 % of them do not pass.
+    pub p90_absolute: f64,
+    /// The largest, with its sign.
+    pub worst: f64,
+    /// Their mean with signs.
+    pub bias: f64,
+    /// Least and largest P.
+    pub prefill_tokens: [f64; 2],
+    /// Least and largest B.
+    pub decodes: [f64; 2],
+    /// Least and largest C.
+    pub context: [f64; 2],
+    /// Least and largest A.
+    pub attention: [f64; 2],
+}
+
+impl FittedRegime {
+    /// Whether a step of pure decode (`prefill` false) or with prefill belongs to it.
+    #[must_use]
+    pub fn covers(&self, prefill: bool) -> bool {
+        match self.regime.as_str() {
+            "decode" => !prefill,
+            "prefill" => prefill,
+            _ => true,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    schema_version: Spanned<u64>,
+    name: String,
+    model: String,
+    gpu: String,
+    engine: String,
+    form: Spanned<String>,
+    source: String,
+    licence: String,
+    method: String,
+    limits: Vec<String>,
+    decode_ms: Option<Spanned<RawDecode>>,
+    prefill_ms: Option<Spanned<RawAffine>>,
+    extra_ms: Option<Spanned<RawExtra>>,
+    step_ms: Option<Spanned<RawStep>>,
+    #[serde(default)]
+    regimes: Vec<FittedRegime>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDecode {
+    a: String,
+    c: String,
+    d: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAffine {
+    a: String,
+    b: String,
+    c: String,
+    d: String,
+    q: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawExtra {
+    #[serde(default)]
+    overhead: Option<String>,
+    #[serde(default)]
+    comm: Option<String>,
+    #[serde(default)]
+    floor: Option<String>,
+}
+
+/// The coefficients of either form with one set: which are there tells which it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawStep {
+    a: Option<String>,
+    b: Option<String>,
+    c: Option<String>,
+    d: Option<String>,
+    q: Option<String>,
+    o: Option<String>,
+    w: Option<String>,
+    cp: Option<String>,
+    cd: Option<String>,
+    e: Option<String>,
+}
+
+type Text = std::result::Result<Ticks, String>;
+
+/// Milliseconds as text in whole attoseconds, rounded to the nearest.
+fn ticks(name: &str, text: &str) -> Text {
+    scaled(text, 15).map(Ticks::from_attoseconds).ok_or_else(|| {
+        let found = shown(text);
+        format!("`{name}`: found `{found}`, expected a decimal number of milliseconds")
+    })
+}
+
+/// The same for the attention term, in an even number: a step's work holds half pairs.
+fn pair(name: &str, text: &str) -> Text {
+    ticks(name, text).map(|t| Ticks::from_attoseconds(t.attoseconds() & !1))
+}
+
+fn optional(name: &str, text: Option<&String>) -> Text {
+    text.map_or(Ok(Ticks::ZERO), |t| ticks(name, t))
+}
+
+/// A coefficient that the form has to have.
+fn needed(name: &str, text: Option<&String>) -> std::result::Result<String, String> {
+    text.cloned().ok_or_else(|| format!("no `{name}`"))
+}
+
+impl RawAffine {
+    fn coefficients(&self) -> std::result::Result<Coefficients, String> {
+        Ok(Coefficients {
+            base: ticks("a", &self.a)?,
+            prefill: ticks("b", &self.b)?,
+            decode: ticks("c", &self.c)?,
+            context: ticks("d", &self.d)?,
+            attention: pair("q", &self.q)?,
+        })
+    }
+}
+
+impl RawStep {
+    fn affine(&self) -> std::result::Result<FittedStep, String> {
+        if [&self.o, &self.w, &self.cp, &self.cd, &self.e].into_iter().any(Option::is_some) {
+            return Err("expected a, b, c, d and q for the form `affine`".to_owned());
+        }
+        let raw = RawAffine {
+            a: needed("a", self.a.as_ref())?,
+            b: needed("b", self.b.as_ref())?,
+            c: needed("c", self.c.as_ref())?,
+            d: needed("d", self.d.as_ref())?,
+            q: needed("q", self.q.as_ref())?,
+        };
+        let affine = Affine::new(raw.coefficients()?).map_err(|e| e.to_string())?;
+        Ok(FittedStep::Affine(affine))
+    }
+
+    fn floored(&self) -> std::result::Result<FittedStep, String> {
+        if [&self.a, &self.c, &self.d, &self.q].into_iter().any(Option::is_some) {
+            return Err("expected o, w, b, cp, cd and e for the form `floored`".to_owned());
+        }
+        let of = |name: &str, text: &Option<String>| -> Text {
+            ticks(name, &needed(name, text.as_ref())?)
+        };
+        let floored = Floored::new(FlooredCoefficients {
+            overhead: of("o", &self.o)?,
+            floor: of("w", &self.w)?,
+            token: of("b", &self.b)?,
+            attention: pair("cp", &needed("cp", self.cp.as_ref())?)?,
+            context: of("cd", &self.cd)?,
+            request: of("e", &self.e)?,
+        });
+        floored.map(FittedStep::Floored).map_err(|e| e.to_string())
+    }
+}
+
+impl Raw {
+    /// The coefficients, or what is wrong with them and where.
+    fn step(&self) -> std::result::Result<FittedStep, (std::ops::Range<usize>, String)> {
+        let at_form = |problem: &str| (self.form.span(), problem.to_owned());
+        match self.form.get_ref().as_str() {
+            "two-regime" => {
+                let (Some(decode), Some(prefill), None) =
+                    (&self.decode_ms, &self.prefill_ms, &self.step_ms)
+                else {
+                    return Err(at_form(
+                        "the form `two-regime` has [decode_ms] and [prefill_ms], and no [step_ms]",
+                    ));
+                };
+                let at = |span: std::ops::Range<usize>| move |problem: String| (span, problem);
+                let d = decode.get_ref();
+                let read = || -> std::result::Result<Coefficients, String> {
+                    Ok(Coefficients {
+                        base: ticks("a", &d.a)?,
+                        decode: ticks("c", &d.c)?,
+                        context: ticks("d", &d.d)?,
+                        ..Coefficients::default()
+                    })
+                };
+                let decode = read().map_err(at(decode.span()))?;
+                let mixed = prefill.get_ref().coefficients().map_err(at(prefill.span()))?;
+                let extra = match &self.extra_ms {
+                    None => Extra::default(),
+                    Some(raw) => {
+                        let e = raw.get_ref();
+                        let read = || -> std::result::Result<Extra, String> {
+                            Ok(Extra {
+                                overhead: optional("overhead", e.overhead.as_ref())?,
+                                comm: optional("comm", e.comm.as_ref())?,
+                                floor: optional("floor", e.floor.as_ref())?,
+                            })
+                        };
+                        read().map_err(at(raw.span()))?
+                    }
+                };
+                let form = TwoRegime::new(decode, mixed, extra);
+                form.map(FittedStep::TwoRegime).map_err(|e| at_form(&e.to_string()))
+            }
+            name @ ("affine" | "floored") => {
+                let (None, None, None, Some(step)) =
+                    (&self.decode_ms, &self.prefill_ms, &self.extra_ms, &self.step_ms)
+                else {
+                    return Err(at_form(&format!(
+                        "the form `{name}` has [step_ms] and no other coefficients"
+                    )));
+                };
+                let raw = step.get_ref();
+                let read = if name == "affine" { raw.affine() } else { raw.floored() };
+                read.map_err(|problem| (step.span(), problem))
+            }
+            other => Err(at_form(&format!(
+                "found `{}`, expected `two-regime`, `affine` or `floored`",
+                shown(other)
+            ))),
+        }
+    }
+}
+
+/// Attoseconds as a decimal text of milliseconds, in full.
+fn milliseconds(t: Ticks) -> String {
+    const ONE: u128 = 1_000_000_000_000_000;
+    let (whole, part) = (t.attoseconds() / ONE, t.attoseconds() % ONE);
+    if part == 0 {
+        return whole.to_string();
+    }
+    format!("{whole}.{}", format!("{part:015}").trim_end_matches('0'))
+}
+
+impl FittedStepTime {
+    /// A step-time file from its text; `file` is only used in messages.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Config`](crate::IoError::Config) with line and key.
+    pub fn parse(file: &str, text: &str) -> Result<Self> {
+        let raw: Raw = parse(file, text)?;
+        check_version(file, text, &raw.schema_version)?;
+        let step = raw.step().map_err(|(span, problem)| wrong(file, text, span, problem))?;
+        Ok(Self {
+            name: raw.name,
+            model: raw.model,
+            gpu: raw.gpu,
+            engine: raw.engine,
+            source: raw.source,
+            licence: raw.licence,
+            method: raw.method,
+            limits: raw.limits,
+            step,
+            regimes: raw.regimes,
+        })
+    }
+
+    /// The text of the file; [`FittedStepTime::parse`] reads it back to the same.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let mut out = format!("schema_version = {SCHEMA_VERSION}\n");
+        for (key, value) in [
+            ("name", self.name.as_str()),
+            ("model", &self.model),
+            ("gpu", &self.gpu),
+            ("engine", &self.engine),
+            ("form", self.step.form()),
+            ("source", &self.source),
+            ("licence", &self.licence),
+            ("method", &self.method),
+        ] {
+            let _ = writeln!(out, "{key} = {}", quoted(value));
+        }
+        out.push_str("limits = [");
+        for limit in &self.limits {
+            let _ = write!(out, "\n    {},", quoted(limit));
+        }
+        out.push_str(if self.limits.is_empty() { "]\n" } else { "\n]\n" });
+        out.push_str("\n# Milliseconds; text, so that every digit is kept.\n");
+        let mut table = |name: &str, values: &[(&str, Ticks)]| {
+            let _ = writeln!(out, "[{name}]");
+            for (key, value) in values {
+                let _ = writeln!(out, "{key} = \"{}\"", milliseconds(*value));
+            }
+            out.push('\n');
+        };
+        let all = |c: Coefficients| {
+            [("a", c.base), ("b", c.prefill), ("c", c.decode), ("d", c.context), ("q", c.attention)]
+        };
+        match self.step {
+            FittedStep::TwoRegime(t) => {
+                let d = t.decode();
+                table("decode_ms", &[("a", d.base), ("c", d.decode), ("d", d.context)]);
+                table("prefill_ms", &all(t.mixed()));
+                let e = t.extra();
+                let extra = [("overhead", e.overhead), ("comm", e.comm), ("floor", e.floor)];
+                let extra: Vec<(&str, Ticks)> =
+                    extra.into_iter().filter(|(_, t)| *t != Ticks::ZERO).collect();
+                if !extra.is_empty() {
+                    table("extra_ms", &extra);
+                }
+            }
+            FittedStep::Affine(t) => table("step_ms", &all(t.coefficients())),
+            FittedStep::Floored(t) => {
+                let c = t.coefficients();
+                table(
+                    "step_ms",
+                    &[
+                        ("o", c.overhead),
+                        ("w", c.floor),
+                        ("b", c.token),
+                        ("cp", c.attention),
+                        ("cd", c.context),
+                        ("e", c.request),
+                    ],
+                );
+            }
+        }
+        for r in &self.regimes {
+            let _ =
+                writeln!(out, "[[regimes]]\nregime = {}\npoints = {}", quoted(&r.regime), r.points);
+            for (key, value) in [
+                ("mean_absolute", r.mean_absolute),
+                ("p90_absolute", r.p90_absolute),
+                ("worst", r.worst),
+                ("bias", r.bias),
+            ] {
+                let _ = writeln!(out, "{key} = {value:?}");
+            }
+            for (key, [least, most]) in [
+                ("prefill_tokens", r.prefill_tokens),
+                ("decodes", r.decodes),
+                ("context", r.context),
+                ("attention", r.attention),
+            ] {
+                let _ = writeln!(out, "{key} = [{least:?}, {most:?}]");
+            }
+            out.push('\n');
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+        out
+    }
+}
