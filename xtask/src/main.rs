@@ -17,6 +17,7 @@ mod request_log;
 mod snapshots;
 mod source;
 mod tidy;
+mod validate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -98,6 +99,11 @@ enum Chore {
         #[arg(value_parser = ["vllm-v1"])]
         policy: String,
         /// A folder in the format of crates/sched-sim/tests/golden
+        dir: PathBuf,
+    },
+    /// Compare predictions with what real engines measured, case by case
+    Validate {
+        /// A folder of cases of schema goodput-validation/2
         dir: PathBuf,
     },
     /// All that continuous integration runs, up to the first failure
@@ -186,6 +192,15 @@ fn run(chore: Chore) -> Result<()> {
             println!("{}", tally.report());
             if tally.matched < tally.total {
                 bail!("{} of {} differ", tally.total - tally.matched, tally.total);
+            }
+            Ok(())
+        }
+        Chore::Validate { dir } => {
+            let all = validate::run(&dir)?;
+            println!("{}", validate::report(&all)?);
+            let outside = all.iter().filter(|o| !o.holds()).count();
+            if 0 < outside {
+                bail!("{outside} of {} cases are outside of their tolerance", all.len());
             }
             Ok(())
         }
