@@ -5,9 +5,13 @@ mod render;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use metrics_core::RequestTimeline;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
+use metrics_core::table::RequestTable;
+use metrics_core::validity::evidence::Conservation;
+use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::{
     DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RunEnd, RunLimits,
@@ -254,6 +258,9 @@ struct Simulated {
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
     remarks: Vec<String>,
+    /// Why figures of it cannot be used, and for what the others can.
+    findings: Vec<Finding>,
+    verdict: Verdict,
 }
 
 /// All runs, and what they share.
@@ -529,6 +536,7 @@ fn simulate(
     };
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
+    let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting.slo);
     let report = if timelines.is_empty() {
         None
     } else {
@@ -555,12 +563,44 @@ fn simulate(
         load,
         config,
         remarks,
+        findings,
+        verdict,
         requests: workload.len(),
         end: result.end(),
         setting,
         report,
         statistics,
     })
+}
+
+/// The checks that a simulation can raise: an exact clock and one client leave the others without
+/// meaning, and the load is told beside the settings.
+const CHECKS: [&str; 5] = ["W02", "W10", "W28", "W32", "W35"];
+
+/// What the run is usable for.
+fn believed(
+    timelines: &[RequestTimeline],
+    statistics: &RunStatistics,
+    end: RunEnd,
+    slo: &SloSet,
+) -> (Vec<Finding>, Verdict) {
+    let table = RequestTable::of(timelines);
+    let facts = Facts::new(&Evidence {
+        truncated: end.is_truncated(),
+        conservation: Some(Conservation {
+            injected: statistics.injected,
+            completed: statistics.completed,
+            running: statistics.running,
+            queued: statistics.queued,
+            dropped: statistics.rejected,
+            timed_out: statistics.cancelled,
+        }),
+        ..Evidence::of(&table, slo)
+    });
+    let mut findings = findings(&facts);
+    findings.retain(|f| CHECKS.contains(&f.check.id));
+    let verdict = Verdict::of(&findings, &facts.subjects());
+    (findings, verdict)
 }
 
 /// How many requests were refused, with the first of them.
