@@ -12,11 +12,14 @@ use metrics_core::grammar;
 use metrics_core::interval::Confidence;
 use metrics_core::report::Answer;
 use metrics_core::slo::{Slo, SloSet};
+use metrics_core::validity::{Level, Subject};
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 use serde_json::{Value, json};
 
-use crate::gate::{Basis, Loaded, Reading, change_shown, changed, interval_shown, shown};
-use crate::output::{Format, csv_text, json_text, markdown_table};
+use crate::gate::{
+    Basis, Loaded, Reading, affecting, change_shown, changed, interval_shown, pair, shown, subjects,
+};
+use crate::output::{Format, csv_text, json_text, markdown_table, one_line};
 use crate::report::{Objectives, time};
 
 pub const EXAMPLES: &str = "\
@@ -28,6 +31,12 @@ bad side, and is indeterminate else: run longer, or give more runs.
 --no-regress compares with --base: a margin for the usual figures, or figures
 with their own (`ttft_p99=10%`). Several runs on both sides are taken as
 repeated runs of one setting, so that what differs from run to run is counted.
+
+What the verdict of `goodput report` calls an error decides before any interval:
+a figure that it affects is indeterminate, and a run with an error that affects
+none of them does not pass. --warn-fatal does so for warnings that affect a
+figure that is asked for. A file without detail per request states figures and
+no samples, so that nothing of it can pass or fail.
 
 Examples:
   goodput check result.json --slo 'p99(ttft)<500ms,tpot<50ms @ 95%'
@@ -77,6 +86,9 @@ pub struct Arguments {
     /// How much worse figures may be than in the base: 5%, or FIGURE=5%.
     #[arg(long, value_name = "[FIGURE=]SHARE[,…]", value_delimiter = ',', requires = "base")]
     no_regress: Vec<String>,
+    /// A warning that affects a figure makes it indeterminate, as an error does.
+    #[arg(long)]
+    warn_fatal: bool,
     /// Write the answers as JUnit XML as well.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -95,6 +107,27 @@ struct Assertion {
     seen: String,
     /// Key of the figure and numbers, for machines.
     data: Value,
+    /// What it is about, so that a finding can affect it.
+    about: Vec<Subject>,
+    /// The checks that make it indeterminate.
+    checks: Vec<&'static str>,
+}
+
+impl Assertion {
+    /// Indeterminate if a finding of these runs affects it.
+    fn doubt(&mut self, runs: &[&Loaded], least: Level) {
+        for run in runs {
+            for finding in affecting(&run.findings, &self.about, least) {
+                let id = finding.check.id;
+                self.answer = Answer::Indeterminate;
+                let of = if runs.len() == 1 { String::new() } else { format!(" of {}", run.name) };
+                self.seen.push_str(&format!("; {id}{of}: {}", one_line(&finding.says)));
+                if !self.checks.contains(&id) {
+                    self.checks.push(id);
+                }
+            }
+        }
+    }
 }
 
 /// Runs the command; what it prints and its exit code.
@@ -111,31 +144,36 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let confidence = arguments.objectives.confidence()?;
     let basis = Basis { slo: &slo, method: arguments.objectives.method(), confidence };
     let news = arguments.reading.load(&files, basis)?;
+    let least = if arguments.warn_fatal { Level::Warn } else { Level::Error };
     let mut all = Vec::new();
     for run in &news {
-        targets(&mut all, run, &slo, attainment)?;
+        targets(&mut all, run, &slo, attainment, least)?;
     }
-    if !arguments.base.is_empty() {
-        let bases = arguments.reading.load(&arguments.base, basis)?;
-        regressions(&mut all, &margins(&arguments.no_regress, &slo)?, &news, &bases, confidence)?;
+    let bases = arguments.reading.load(&arguments.base, basis)?;
+    if !bases.is_empty() {
+        let margins = margins(&arguments.no_regress, &slo)?;
+        regressions(&mut all, &margins, &news, &bases, basis, least)?;
     }
+    let invalid: Vec<String> = news.iter().chain(&bases).filter_map(invalid).collect();
+    let overall = overall(&all, !invalid.is_empty());
     if let Some(path) = &arguments.junit {
         let xml = junit(&all)?;
         std::fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = match format {
-        Format::Text => text(&all, confidence)?,
+        Format::Text => text(&all, &invalid, overall, confidence)?,
         Format::Json => json_text(&json!({
             "schema_version": 1,
             "kind": "goodput-check",
             "confidence": f64::from(confidence),
-            "result": word(overall(&all)),
+            "result": word(overall),
+            "invalid_runs": invalid,
             "assertions": all.iter().map(as_json).collect::<Vec<Value>>(),
         }))?,
         Format::Csv => csv_text(&HEADER, &rows(&all))?,
         Format::Md => markdown_table(&HEADER, &rows(&all)),
     };
-    Ok((text, code(overall(&all))))
+    Ok((text, code(overall)))
 }
 
 /// The files, those behind `--goodput` included, and the latter alone.
@@ -167,24 +205,102 @@ fn asks(arguments: &Arguments, slo: &SloSet, attainment: Option<f64>) -> Result<
     Ok(())
 }
 
+/// What makes the run another than it says it is, if anything does.
+fn invalid(run: &Loaded) -> Option<String> {
+    let error = run.findings.iter().find(|f| f.level == Level::Error)?;
+    let (id, says) = (error.check.id, one_line(&error.says));
+    Some(format!("{} is not usable: {id}: {says}", run.name))
+}
+
+/// What the objective is about.
+fn about(slo: &Slo) -> Vec<Subject> {
+    let of = slo.limit().latency.name();
+    match slo {
+        Slo::Percentile { p, .. } => subjects(of, &format!("_{}", percentile_key(*p))),
+        Slo::PerRequest(_) | Slo::Attainment { .. } => {
+            [subjects(of, ""), vec![Subject::Goodput]].concat()
+        }
+    }
+}
+
+/// `p99`, `p99_9`: a percentile in a key.
+fn percentile_key(p: f64) -> String {
+    format!("p{}", format::value((p * 1e5).round() / 1e3)).replace('.', "_")
+}
+
+/// The answers of a file that states figures only: nothing is decided, and what would is said.
+fn stated_only(all: &mut Vec<Assertion>, run: &Loaded, slo: &SloSet, attainment: Option<f64>) {
+    let with = run
+        .run
+        .missing
+        .iter()
+        .find(|m| m.what.contains("per request") || m.what == "requests")
+        .map_or_else(|| "a file with every request".to_owned(), |m| one_line(&m.with));
+    let mut push = |asked: String, of: Vec<Subject>, stated: Option<f64>, what: &str| {
+        let states = stated.map_or_else(
+            || "the file has no detail per request".to_owned(),
+            |x| format!("the file states {}, and no samples to judge it by", time(x)),
+        );
+        all.push(Assertion {
+            subject: run.name.clone(),
+            seen: format!("{states}; for {what}: {with}"),
+            data: json!({ "figure": asked, "stated": stated, "needs": with }),
+            asked,
+            answer: Answer::Indeterminate,
+            about: of,
+            checks: Vec::new(),
+        });
+    };
+    if let Some(target) = attainment {
+        let asked = format!("{} of requests meet {slo}", format::percent(target));
+        push(asked, vec![Subject::Goodput], None, "an attainment");
+    }
+    for item in slo.items() {
+        let stated = match item {
+            Slo::PerRequest(_) => continue,
+            Slo::Attainment { .. } => None,
+            Slo::Percentile { p, limit } => {
+                let key = format!("{}_{}_s", limit.latency.name(), percentile_key(*p));
+                run.figure(&key).map(|f| f.value)
+            }
+        };
+        let what = if stated.is_some() { "an interval" } else { "an attainment or a percentile" };
+        push(item.to_string(), about(item), stated, what);
+    }
+}
+
 /// What the run says of each target.
 fn targets(
     all: &mut Vec<Assertion>,
     run: &Loaded,
     slo: &SloSet,
     attainment: Option<f64>,
+    least: Level,
 ) -> Result<()> {
     let needed =
         attainment.is_some() || slo.items().iter().any(|s| !matches!(s, Slo::PerRequest(_)));
     if !needed {
         return Ok(());
     }
-    let Some(goodput) = run.report.as_ref().and_then(|r| r.goodput.as_ref()) else {
-        let why = if run.run.truncated { "the run is truncated" } else { "no detail per request" };
-        bail!("{}: {why}, so that no objective can be judged", run.name);
+    if run.run.server.is_some() {
+        bail!(
+            "{}: is a scrape of an engine, whose buckets hold no single request: `goodput diagnose` \
+             reads it",
+            run.name
+        );
+    }
+    let Some(report) = &run.report else {
+        stated_only(all, run, slo, attainment);
+        return Ok(());
     };
-    let mut push = |asked: String, answer: Answer, seen: String, data: Value| {
-        all.push(Assertion { subject: run.name.clone(), asked, answer, seen, data });
+    let Some(goodput) = &report.goodput else {
+        bail!("{}: the run is truncated, so that no objective can be judged", run.name);
+    };
+    let mut push = |asked: String, answer: Answer, seen: String, data: Value, about| {
+        let (subject, checks) = (run.name.clone(), Vec::new());
+        let mut a = Assertion { subject, asked, answer, seen, data, about, checks };
+        a.doubt(&[run], least);
+        all.push(a);
     };
     if let Some(target) = attainment {
         let answer = match (&goodput.attainment_interval, &goodput.too_narrow) {
@@ -214,6 +330,7 @@ fn targets(
             format!("{share} ({} of {}), {interval}", goodput.good, goodput.finished),
             json!({ "figure": "attainment", "target": target, "observed": goodput.attainment,
                     "low": low, "high": high }),
+            vec![Subject::Goodput],
         );
     }
     for t in &goodput.targets {
@@ -230,6 +347,7 @@ fn targets(
             t.answer,
             format!("{}, {interval}", t.observed.map_or("-".to_owned(), number)),
             json!({ "figure": t.slo.to_string(), "observed": t.observed, "low": low, "high": high }),
+            about(&t.slo),
         );
     }
     Ok(())
@@ -283,11 +401,12 @@ fn regressions(
     margins: &[Margin],
     news: &[Loaded],
     bases: &[Loaded],
-    confidence: Confidence,
+    basis: Basis<'_>,
+    least: Level,
 ) -> Result<()> {
     for run in news.iter().chain(bases) {
-        if run.report.is_none() {
-            bail!("{}: no detail per request, so that no change has an interval", run.name);
+        if run.run.server.is_some() {
+            bail!("{}: is a scrape of an engine, not a run", run.name);
         }
     }
     let repeated = 1 < news.len() && 1 < bases.len();
@@ -305,9 +424,16 @@ fn regressions(
             }
         };
         if repeated {
-            all.push(of_runs(&key, limit, news, bases, confidence));
+            let mut a = of_runs(&key, limit, news, bases, basis.confidence);
+            let runs: Vec<&Loaded> = news.iter().chain(bases).collect();
+            a.doubt(&runs, least);
+            all.push(a);
         } else if let Some(base) = bases.first() {
-            all.extend(news.iter().map(|new| of_intervals(&key, limit, new, base, confidence)));
+            for new in news {
+                let mut a = of_intervals(&key, limit, new, base, basis);
+                a.doubt(&[new, base], least);
+                all.push(a);
+            }
         }
     }
     Ok(())
@@ -331,14 +457,19 @@ fn of_intervals(
     margin: f64,
     new: &Loaded,
     base: &Loaded,
-    confidence: Confidence,
+    basis: Basis<'_>,
 ) -> Assertion {
     let subject = new.name.clone();
-    let (Some(n), Some(b)) = (new.figure(key), base.figure(key)) else {
-        return missing(subject, key);
+    let paired = pair(base, new, basis);
+    let Some((b, n)) = paired.pairs.iter().find(|(b, _)| b.key == key) else {
+        let mut a = missing(subject, key);
+        if let Some((what, why)) = paired.refused.first() {
+            a.seen = format!("not compared: {what}: {why}");
+        }
+        return a;
     };
-    let (change, why) =
-        changed(key, base, new, confidence, ["the base", "this run"]).unwrap_or_default();
+    let sides = ["the base", "this run"];
+    let (change, why) = changed((b, n), base, new, basis.confidence, sides);
     regression(subject, n, margin, b.value, n.value, change, why)
 }
 
@@ -371,6 +502,8 @@ fn missing(subject: String, key: &str) -> Assertion {
         answer: Answer::Indeterminate,
         seen: "not in every file".to_owned(),
         data: json!({ "figure": key }),
+        about: Vec::new(),
+        checks: Vec::new(),
     }
 }
 
@@ -394,7 +527,8 @@ fn regression(
         let answer = gate_zero(base, new, figure.better);
         let data = json!({ "figure": figure.key, "margin": margin, "base": base, "new": new });
         let seen = format!("{}: no ratio to 0", from(new, base));
-        return Assertion { subject, asked, answer, seen, data };
+        let (about, checks) = (subjects(figure.of, &figure.key), Vec::new());
+        return Assertion { subject, asked, answer, seen, data, about, checks };
     };
     let from = from(c.new, c.base);
     let answer = no_regress(&c, figure.better, margin);
@@ -417,15 +551,17 @@ fn regression(
         seen: format!("{from}: {}, {interval}{passes}", change_shown(c.relative)),
         data: json!({ "figure": figure.key, "margin": margin, "base": c.base, "new": c.new,
                       "relative": c.relative, "relative_low": c.low, "relative_high": c.high }),
+        about: subjects(figure.of, &figure.key),
+        checks: Vec::new(),
     }
 }
 
-/// The worst answer: a miss is a miss whatever else is open.
-fn overall(all: &[Assertion]) -> Answer {
+/// The worst answer: a miss is a miss whatever else is open, and an invalid run does not pass.
+fn overall(all: &[Assertion], invalid: bool) -> Answer {
     let any = |answer| all.iter().any(|a| a.answer == answer);
     if any(Answer::Missed) {
         Answer::Missed
-    } else if any(Answer::Indeterminate) || all.is_empty() {
+    } else if any(Answer::Indeterminate) || all.is_empty() || invalid {
         Answer::Indeterminate
     } else {
         Answer::Holds
@@ -458,7 +594,12 @@ fn rows(all: &[Assertion]) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn text(all: &[Assertion], confidence: Confidence) -> Result<String> {
+fn text(
+    all: &[Assertion],
+    invalid: &[String],
+    overall: Answer,
+    confidence: Confidence,
+) -> Result<String> {
     let mut text = String::new();
     let mut subject = "";
     for a in all {
@@ -470,13 +611,20 @@ fn text(all: &[Assertion], confidence: Confidence) -> Result<String> {
         writeln!(text, "  {:15}{}", "", a.seen)?;
     }
     let count = |answer| all.iter().filter(|a| a.answer == answer).count();
-    if all.iter().any(|a| a.answer == Answer::Indeterminate) {
+    let open = |a: &&Assertion| a.answer == Answer::Indeterminate && a.checks.is_empty();
+    if all.iter().filter(open).any(|a| a.data.get("needs").is_none()) {
         writeln!(text, "\nindeterminate: run longer, or give two or more runs on each side")?;
+    }
+    if all.iter().any(|a| !a.checks.is_empty()) {
+        writeln!(text, "\nindeterminate by a finding: `goodput report` says what to do about it")?;
+    }
+    for why in invalid {
+        writeln!(text, "\n{why}")?;
     }
     writeln!(
         text,
         "\n{}: {} of {} passed, {} failed, {} indeterminate, at {} confidence",
-        word(overall(all)),
+        word(overall),
         count(Answer::Holds),
         all.len(),
         count(Answer::Missed),
@@ -492,6 +640,7 @@ fn as_json(a: &Assertion) -> Value {
         "asked": a.asked,
         "answer": word(a.answer),
         "seen": a.seen,
+        "findings": a.checks,
     });
     if let (Some(map), Value::Object(data)) = (value.as_object_mut(), &a.data) {
         map.extend(data.clone());
@@ -553,13 +702,16 @@ mod tests {
                     answer,
                     seen: String::new(),
                     data: Value::Null,
+                    about: Vec::new(),
+                    checks: Vec::new(),
                 })
                 .collect();
-            code(overall(&all))
+            code(overall(&all, false))
         };
         assert_eq!(with(&[Answer::Holds, Answer::Missed, Answer::Indeterminate]), 1);
         assert_eq!(with(&[Answer::Holds, Answer::Indeterminate]), 3);
         assert_eq!(with(&[Answer::Holds]), 0);
         assert_eq!(with(&[]), 3);
+        assert_eq!(code(overall(&[], true)), 3);
     }
 }

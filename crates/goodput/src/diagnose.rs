@@ -11,12 +11,13 @@ use metrics_core::diagnosis::{Diagnosis, Observations, Tolerance, Upper, diagnos
 use metrics_core::grammar;
 use metrics_core::metric::Language;
 use metrics_core::units::{Quantity, Seconds};
+use metrics_core::validity::Finding;
 
 use crate::explain::Lang;
 use crate::gate::{Basis, Reading};
 use crate::output::Format;
 use crate::report::Objectives;
-use sources::{Sources, Told};
+use sources::{Joint, Sources, Told};
 
 pub const EXAMPLES: &str = "\
 Give what there is of one run: a benchmark result or our timelines, one
@@ -70,6 +71,8 @@ pub struct Arguments {
 pub struct Answered {
     pub told: Vec<Told>,
     pub notes: Vec<String>,
+    pub findings: Vec<Finding>,
+    pub joint: Option<Joint>,
     pub diagnosis: Diagnosis,
     pub alerts: Vec<Alert>,
     pub tolerance: Tolerance,
@@ -113,11 +116,21 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         bail!("--interval: must be above 0");
     }
 
-    let mut sources = Sources { max_batch, interval, told: Vec::new(), notes: Vec::new() };
-    let mut seen = sources.read(arguments.reading.load(&files, basis)?, "")?;
+    let mut sources = Sources {
+        max_batch,
+        interval,
+        told: Vec::new(),
+        notes: Vec::new(),
+        findings: Vec::new(),
+        joint: None,
+    };
+    let mut seen = sources.read(arguments.reading.load(&files, basis)?, "", &slo)?;
     if !arguments.baseline.is_empty() {
-        let earlier =
-            sources.read(arguments.reading.load(&arguments.baseline, basis)?, "baseline: ")?;
+        let earlier = sources.read(
+            arguments.reading.load(&arguments.baseline, basis)?,
+            "baseline: ",
+            &slo,
+        )?;
         seen.against(&earlier);
     }
     sources::objectives(&mut seen, &slo);
@@ -128,6 +141,8 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let answered = Answered {
         told: sources.told,
         notes: sources.notes,
+        findings: sources.findings,
+        joint: sources.joint,
         diagnosis,
         alerts,
         tolerance,

@@ -1,5 +1,6 @@
 //! `goodput diff`: is B better, or measured differently?
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -8,16 +9,26 @@ use metrics_core::compare::{Better, Change, Comparable, same_requests};
 use metrics_core::format;
 use metrics_core::interval::Confidence;
 use metrics_core::report::Report;
-use serde_json::{Value, json};
-use serving_io::run::{RequestRate, Run};
+use metrics_core::tool_rules::Tool;
+use metrics_core::validity::compare::{PerToken, W13, definition_mismatch, regime_differs};
+use metrics_core::validity::content::warm_cache_between;
+use metrics_core::validity::{Finding, Level, Subject};
+use serde_json::{Map, Value, json};
+use serving_io::run::{RequestRate, Run, Values};
 
-use crate::gate::{Basis, Loaded, Reading, change_shown, changed, interval_shown, shown};
+use crate::gate::{
+    Basis, Loaded, Paired, Reading, affecting, affects, change_shown, changed, interval_shown,
+    pair, shown, subjects,
+};
 use crate::output::{Format, csv_text, json_text, markdown_table, one_line, plain_table};
-use crate::report::Objectives;
+use crate::report::{Objectives, finding_json};
 
 pub const EXAMPLES: &str = "\
 Both runs go through the same formulas. A change is called better or worse only
-if its confidence interval leaves no room for \"no change\".
+if its confidence interval leaves no room for \"no change\". A file without
+detail per request is compared under the rules of the tool that wrote it, and
+its figures, which have no interval, are shown and not judged. Findings that
+affect a figure stand beside it, with the run that they are of.
 
 Examples:
   goodput diff before.json after.json
@@ -37,13 +48,54 @@ pub struct Arguments {
 }
 
 /// One figure of both runs.
-struct Row<'a> {
-    figure: &'a Comparable,
+struct Row {
+    figure: Comparable,
     base: f64,
     new: f64,
     change: Option<Change>,
     verdict: &'static str,
     why: Option<String>,
+    /// Checks that say that the figure cannot be used, with the side.
+    doubts: Vec<(&'static str, &'static str)>,
+}
+
+/// A finding, and of which run it is.
+struct Found {
+    side: Side,
+    finding: Finding,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Base,
+    New,
+    Both,
+}
+
+impl Side {
+    const fn letter(self) -> &'static str {
+        match self {
+            Self::Base => "A",
+            Self::New => "B",
+            Self::Both => "A, B",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::New => "new",
+            Self::Both => "comparison",
+        }
+    }
+}
+
+/// All that is said of two runs.
+struct Compared {
+    rows: Vec<Row>,
+    /// Figures that are not compared, and why.
+    refused: Vec<(String, String)>,
+    findings: Vec<Found>,
 }
 
 /// Runs the command; what it prints.
@@ -64,10 +116,10 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
             runs.len()
         );
     };
-    let rows = compare(base, new, confidence)?;
+    let compared = compare(base, new, basis)?;
     let differs = settings(base, new);
     match format {
-        Format::Text => text(base, new, &differs, &rows, confidence),
+        Format::Text => text(base, new, &differs, &compared, confidence),
         Format::Json => json_text(&json!({
             "schema_version": 1,
             "kind": "goodput-diff",
@@ -75,50 +127,127 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
             "base": base.name,
             "new": new.name,
             "settings_that_differ": differs,
-            "figures": rows.iter().map(as_json).collect::<Vec<Value>>(),
+            "figures": compared.rows.iter().map(as_json).collect::<Vec<Value>>(),
+            "not_compared": compared
+                .refused
+                .iter()
+                .map(|(what, why)| json!({ "figures": what, "because": why }))
+                .collect::<Vec<Value>>(),
+            "findings": compared.findings.iter().map(found_json).collect::<Vec<Value>>(),
         })),
-        Format::Csv => csv_text(&HEADER, &cells(&rows)),
-        Format::Md => Ok(markdown_table(&HEADER, &cells(&rows))),
+        Format::Csv => csv_text(&HEADER, &cells(&compared.rows, true)),
+        Format::Md => Ok(markdown(&compared)),
     }
 }
 
-fn compare<'a>(base: &'a Loaded, new: &'a Loaded, confidence: Confidence) -> Result<Vec<Row<'a>>> {
+fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
     for run in [base, new] {
-        if run.report.is_none() {
-            bail!("{}: no detail per request, so that no change has an interval", run.name);
+        if run.run.server.is_some() {
+            bail!("{}: is a scrape of an engine, not a run: `goodput diagnose` reads it", run.name);
         }
     }
-    if base.run.timelines == new.run.timelines {
+    let has_requests = base.report.is_some() && new.report.is_some();
+    if has_requests && base.run.timelines == new.run.timelines {
         bail!("{} and {} hold the same requests: the same run twice", base.name, new.name);
     }
-    let rows: Vec<Row<'a>> = base
-        .figures
-        .iter()
-        .filter_map(|b| Some((b, new.figure(&b.key)?)))
-        .map(|(b, n)| {
-            let (change, why) =
-                changed(&b.key, base, new, confidence, ["A", "B"]).unwrap_or_default();
-            Row {
-                figure: b,
-                base: b.value,
-                new: n.value,
-                verdict: verdict(change.as_ref(), b.better),
-                change,
-                why,
-            }
-        })
-        .collect();
-    if rows.is_empty() {
+    if !has_requests && base.run.stated == new.run.stated && !base.run.stated.is_empty() {
+        bail!("{} and {} state the same figures: the same run twice", base.name, new.name);
+    }
+    let Paired { pairs, refused, under } = pair(base, new, basis);
+    if pairs.is_empty() {
+        if let Some((what, why)) = refused.first() {
+            bail!("{} and {}: {what} cannot be compared: {why}", base.name, new.name);
+        }
         return Err(anyhow!("{} and {} have no figure in common", base.name, new.name));
     }
-    Ok(rows)
+    let mut found = of_both(base, new, has_requests);
+    if let Some(under) = under {
+        let note = W13.finding(Level::Note, under);
+        found.push(Found { side: Side::Both, finding: note });
+    }
+    // What affects no figure of a comparison is said by `report`.
+    let all: Vec<Subject> = pairs.iter().flat_map(|(b, _)| subjects(b.of, &b.key)).collect();
+    for (side, run) in [(Side::Base, base), (Side::New, new)] {
+        let finding = affecting(&run.findings, &all, Level::Warn).cloned();
+        found.extend(finding.map(|finding| Found { side, finding }));
+    }
+    let mut rows = Vec::new();
+    for (b, n) in pairs {
+        let (change, why) = changed((&b, &n), base, new, basis.confidence, ["A", "B"]);
+        let about = subjects(b.of, &b.key);
+        let doubts = found
+            .iter()
+            .filter(|f| Level::Warn <= f.finding.level)
+            .filter(|f| affects(&f.finding, &about))
+            .map(|f| (f.finding.check.id, f.side.letter()))
+            .collect();
+        rows.push(Row {
+            base: b.value,
+            new: n.value,
+            verdict: verdict(change.as_ref(), b.better),
+            figure: b,
+            change,
+            why,
+            doubts,
+        });
+    }
+    Ok(Compared { rows, refused, findings: found })
 }
+
+/// What can only be seen from both runs together.
+fn of_both(base: &Loaded, new: &Loaded, has_requests: bool) -> Vec<Found> {
+    let mut found = Vec::new();
+    if has_requests {
+        // The figures are ours on both sides; what the tools print under one name may not be alike.
+        found.extend(per_token(base).zip(per_token(new)).and_then(|((a, of_a), (b, of_b))| {
+            let mut finding = definition_mismatch(a, b, true)?;
+            finding.says = format!("{of_a} against {of_b}: {}", finding.says);
+            Some(finding)
+        }));
+    }
+    found.extend(regime_differs(&base.facts, &new.facts));
+    found.extend(sent_in_both(&base.run, &new.run));
+    found.into_iter().map(|finding| Found { side: Side::Both, finding }).collect()
+}
+
+/// What the tool of a run calls its time per output token, and its definition.
+fn per_token(run: &Loaded) -> Option<(PerToken, String)> {
+    let tool = serving_io::stated::tool(&run.run)?;
+    let name = match tool {
+        Tool::Vllm | Tool::Sglang => "tpot",
+        Tool::Guidellm | Tool::InferencePerf => "time_per_output_token",
+        Tool::Aiperf => "inter_token_latency",
+        _ => return None,
+    };
+    Some((PerToken::named(tool.name(), name)?, format!("{} of {}", name, tool.title())))
+}
+
+/// W17: prompts of the new run that the base had sent, where both files tell prompts apart.
+fn sent_in_both(base: &Run, new: &Run) -> Option<Finding> {
+    let prompts = |run: &Run| -> Vec<String> {
+        let column = ["prompt_hash", "prompt"].iter().find_map(|name| run.column(name));
+        match column.map(|c| &c.values) {
+            Some(Values::Text(texts)) => texts.iter().flatten().cloned().collect(),
+            Some(Values::Number(numbers)) => {
+                numbers.iter().flatten().map(ToString::to_string).collect()
+            }
+            None => Vec::new(),
+        }
+    };
+    let sent: HashSet<String> = prompts(base).into_iter().collect();
+    let prompts = prompts(new);
+    let shared = prompts.iter().filter(|p| sent.contains(*p)).count();
+    warm_cache_between(shared as u64, prompts.len() as u64)
+}
+
+/// What is said where a side has no interval.
+const NO_INTERVAL: &str = "no interval";
 
 /// What the interval says.
 fn verdict(change: Option<&Change>, better: Better) -> &'static str {
     match change {
         None => "-",
-        Some(c) if c.low.is_none() && c.high.is_none() => "no interval",
+        Some(c) if c.low.is_none() && c.high.is_none() => NO_INTERVAL,
         Some(c) if c.may_be_none() => "no difference shown",
         Some(c) if (c.relative < 0.0) == (better == Better::Lower) => "better",
         Some(_) => "worse",
@@ -162,9 +291,24 @@ fn settings(base: &Loaded, new: &Loaded) -> Vec<String> {
     differs
 }
 
-const HEADER: [&str; 6] = ["figure", "A", "B", "change", "interval", "B is"];
+const HEADER: [&str; 7] = ["figure", "A", "B", "change", "interval", "B is", "doubts"];
 
-fn cells(rows: &[Row<'_>]) -> Vec<Vec<String>> {
+/// `W02 A, W10 B`; a check of both runs as `W10 A, B`.
+fn doubts(row: &Row) -> String {
+    let mut each: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (id, side) in &row.doubts {
+        match each.iter_mut().find(|(i, _)| i == id) {
+            Some((_, sides)) if sides.contains(side) => {}
+            Some((_, sides)) => sides.push(side),
+            None => each.push((id, vec![side])),
+        }
+    }
+    let each: Vec<String> =
+        each.iter().map(|(id, sides)| format!("{id} {}", sides.join(", "))).collect();
+    each.join("; ")
+}
+
+fn cells(rows: &[Row], with_doubts: bool) -> Vec<Vec<String>> {
     rows.iter()
         .map(|r| {
             let kind = r.figure.kind;
@@ -178,23 +322,51 @@ fn cells(rows: &[Row<'_>]) -> Vec<Vec<String>> {
                 ),
                 None => ("-".to_owned(), "-".to_owned()),
             };
-            vec![
+            let mut cells = vec![
                 r.figure.title.clone(),
                 shown(kind, r.base),
                 shown(kind, r.new),
                 changed,
                 interval,
                 r.verdict.to_owned(),
-            ]
+            ];
+            if with_doubts {
+                cells.push(doubts(r));
+            }
+            cells
         })
         .collect()
+}
+
+/// Head and rows of the table, with the column of doubts if there is any.
+fn table(rows: &[Row]) -> (&'static [&'static str], Vec<Vec<String>>) {
+    let any = rows.iter().any(|r| !r.doubts.is_empty());
+    let columns = if any { HEADER.len() } else { HEADER.len() - 1 };
+    (HEADER.get(..columns).unwrap_or(&HEADER), cells(rows, any))
+}
+
+fn markdown(compared: &Compared) -> String {
+    let (head, rows) = table(&compared.rows);
+    let mut text = markdown_table(head, &rows);
+    let mut lead = "\n";
+    for (what, why) in &compared.refused {
+        text.push_str(&format!("{lead}- not compared: {what}: {}\n", one_line(why)));
+        lead = "";
+    }
+    for Found { side, finding } in &compared.findings {
+        let (id, level) = (finding.check.id, finding.level.name());
+        let says = one_line(&finding.says);
+        text.push_str(&format!("{lead}- {id} {level}, {}: {says}\n", side.letter()));
+        lead = "";
+    }
+    text
 }
 
 fn text(
     base: &Loaded,
     new: &Loaded,
     differs: &[String],
-    rows: &[Row<'_>],
+    compared: &Compared,
     confidence: Confidence,
 ) -> Result<String> {
     let mut text = String::new();
@@ -204,31 +376,54 @@ fn text(
         writeln!(text, "differs  {d}")?;
     }
     writeln!(text)?;
-    text.push_str(&plain_table(&HEADER, &cells(rows)));
+    let (head, cells) = table(&compared.rows);
+    text.push_str(&plain_table(head, &cells));
     // One reason for each metric: its percentiles differ only in how much more they need.
     let mut reasons: Vec<(&str, &str)> = Vec::new();
-    for r in rows.iter().filter(|r| r.verdict == "no interval") {
+    for r in compared.rows.iter().filter(|r| r.verdict == NO_INTERVAL) {
         if let Some(why) = &r.why
-            && reasons.iter().all(|(of, _)| *of != r.figure.of)
+            && reasons.iter().all(|(of, w)| *of != r.figure.of && *w != why)
         {
             reasons.push((r.figure.of, why));
         }
     }
+    let has_requests = base.report.is_some() && new.report.is_some();
     for (of, why) in reasons {
-        writeln!(text, "no interval of {of}: {why}")?;
+        if has_requests {
+            writeln!(text, "no interval of {of}: {why}")?;
+        } else {
+            writeln!(text, "no interval: {}", why.trim_start_matches("A: "))?;
+        }
     }
-    if same_requests(&base.run.timelines, &new.run.timelines) {
+    for (what, why) in &compared.refused {
+        writeln!(text, "not compared: {what}: {}", one_line(why))?;
+    }
+    if has_requests && same_requests(&base.run.timelines, &new.run.timelines) {
         writeln!(text, "the same requests in both: means are compared request by request")?;
     }
-    writeln!(
-        text,
-        "intervals at {} confidence, from one run each: what differs from run to run is not in them",
-        format::percent(f64::from(confidence))
-    )?;
+    if has_requests {
+        writeln!(
+            text,
+            "intervals at {} confidence, from one run each: what differs from run to run is not in them",
+            format::percent(f64::from(confidence))
+        )?;
+    } else {
+        writeln!(text, "nothing is judged: a file with figures only leaves no interval")?;
+    }
+    if !compared.findings.is_empty() {
+        writeln!(text, "\nFindings")?;
+    }
+    for Found { side, finding } in &compared.findings {
+        let (id, level) = (finding.check.id, finding.level.name());
+        writeln!(text, "  {:4} {id} {level:5} {}", side.letter(), one_line(&finding.says))?;
+        if *side == Side::Both && Level::Note < finding.level {
+            writeln!(text, "                 {}", finding.check.advice.en)?;
+        }
+    }
     Ok(text)
 }
 
-fn as_json(r: &Row<'_>) -> Value {
+fn as_json(r: &Row) -> Value {
     json!({
         "figure": r.figure.key,
         "base": r.base,
@@ -238,5 +433,15 @@ fn as_json(r: &Row<'_>) -> Value {
         "relative_high": r.change.as_ref().and_then(|c| c.high),
         "new_is": r.verdict,
         "no_interval_because": r.why,
+        "doubts": r.doubts.iter().map(|(id, _)| *id).collect::<Vec<&str>>(),
     })
+}
+
+fn found_json(found: &Found) -> Value {
+    let mut map = Map::new();
+    map.insert("of".to_owned(), json!(found.side.name()));
+    if let Value::Object(finding) = finding_json(&found.finding) {
+        map.extend(finding);
+    }
+    Value::Object(map)
 }

@@ -4,18 +4,22 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use metrics_core::compare::{
-    Change, Comparable, Kind, change, comparables, paired_mean, same_requests,
+    Better, Change, Comparable, Kind, change, comparables, paired_mean, same_requests,
 };
 use metrics_core::format;
 use metrics_core::interval::Confidence;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::{Latency, SloSet};
 use metrics_core::summary::PercentileMethod;
+use metrics_core::table::RequestTable;
+use metrics_core::tool_rules::{Topic, like_with_like};
+use metrics_core::validity::{Facts, Finding, Level, Subject, findings};
 use serving_io::run::Run;
+use serving_io::stated::{self, Of, Statistic};
 use serving_io::{ColumnMap, Options};
 
 use crate::output::one_line;
-use crate::report::{map_items, read, time};
+use crate::report::{as_tool, map_items, read, time};
 
 /// How files are read, as every command that reads results says it.
 #[derive(clap::Args, Debug)]
@@ -39,8 +43,13 @@ pub struct Loaded {
     pub run: Run,
     /// Its figures; none where the file has no detail per request.
     pub report: Option<Report>,
-    /// Those that can be compared.
+    /// Those that can be compared; where the file has no detail per request, those that the tool
+    /// states, without an interval.
     pub figures: Vec<Comparable>,
+    /// What the rules of validity read.
+    pub facts: Facts,
+    /// What they found.
+    pub findings: Vec<Finding>,
 }
 
 /// What figures are made under.
@@ -94,20 +103,264 @@ impl Reading {
 
 fn loaded(name: String, run: Run, basis: Basis<'_>) -> Result<Loaded> {
     let Basis { slo, method, confidence } = basis;
-    let report = if run.has_requests() {
-        let window = run
-            .duration
-            .map(|d| Window { length: d.value, basis: format!("in the file as {}", d.from) });
-        let timelines = &run.timelines;
-        let truncated = run.truncated;
-        let input = Input { timelines, window, truncated, slo, method, confidence };
-        Some(Report::new(&input).with_context(|| name.clone())?)
+    let table = RequestTable::of(&run.timelines);
+    let facts = serving_io::evidence::facts(&run, &table, slo);
+    let findings = findings(&facts);
+    let (report, figures) = if run.has_requests() {
+        let input = input(&run, Basis { slo, method, confidence });
+        let report = Report::new(&input).with_context(|| name.clone())?;
+        let figures = comparables(&report, &run.timelines, confidence);
+        (Some(report), figures)
     } else {
-        None
+        (None, of_stated(&stated::figures(&run)))
     };
-    let figures =
-        report.as_ref().map_or_else(Vec::new, |r| comparables(r, &run.timelines, confidence));
-    Ok(Loaded { name, run, report, figures })
+    Ok(Loaded { name, run, report, figures, facts, findings })
+}
+
+/// What a report of the run is made of.
+fn input<'a>(run: &'a Run, basis: Basis<'a>) -> Input<'a> {
+    let window = run
+        .duration
+        .map(|d| Window { length: d.value, basis: format!("in the file as {}", d.from) });
+    Input {
+        timelines: &run.timelines,
+        window,
+        truncated: run.truncated,
+        slo: basis.slo,
+        method: basis.method,
+        confidence: basis.confidence,
+    }
+}
+
+/// Why a stated figure has no interval.
+pub const STATED: &str = "the file states the figure and not the samples behind it";
+
+/// Stated figures as those of a report: means, percentiles and rates.
+fn of_stated(figures: &[stated::Figure<'_>]) -> Vec<Comparable> {
+    figures.iter().filter_map(|f| stated_as(f, f.value)).collect()
+}
+
+/// The value of that stated figure's kind as a figure; none of what no report compares.
+fn stated_as(f: &stated::Figure<'_>, value: f64) -> Option<Comparable> {
+    let (of, title) = match f.of {
+        Of::Ttft => ("ttft", "TTFT"),
+        Of::Tpot => ("tpot", "TPOT"),
+        Of::Itl => ("stated_itl", "ITL as stated"),
+        Of::E2e => ("e2e", "E2E"),
+        Of::Requests => ("throughput", "requests"),
+        Of::OutputTokens => ("throughput", "output tokens"),
+        Of::TotalTokens | Of::Tokens => return None,
+    };
+    let key = match f.of {
+        Of::Requests => "request_throughput_per_s".to_owned(),
+        Of::OutputTokens => "output_tokens_per_s".to_owned(),
+        _ => format!("{of}_{}_s", statistic(f.statistic)?.replace('.', "_")),
+    };
+    let is_rate = matches!(f.of, Of::Requests | Of::OutputTokens);
+    let title = match statistic(f.statistic) {
+        Some(name) if !is_rate => format!("{title} {name}"),
+        _ => title.to_owned(),
+    };
+    Some(Comparable {
+        key,
+        title,
+        of,
+        better: if is_rate { Better::Higher } else { Better::Lower },
+        kind: if is_rate { Kind::Rate } else { Kind::Time },
+        value,
+        interval: Err(STATED.to_owned()),
+    })
+}
+
+/// `mean`, or one of the percentiles of a report.
+fn statistic(s: Statistic) -> Option<String> {
+    match s {
+        Statistic::Mean => Some("mean".to_owned()),
+        Statistic::P(p) => metrics_core::report::PERCENTILES
+            .iter()
+            .any(|x| (x - p).abs() < 1e-9)
+            .then(|| format!("p{}", format::value((p * 1e5).round() / 1e3))),
+        _ => None,
+    }
+}
+
+/// Figures of two runs that are the same thing, and those that are not, with the reason.
+#[derive(Default)]
+pub struct Paired {
+    /// The same figure of the base and of the new run.
+    pub pairs: Vec<(Comparable, Comparable)>,
+    /// What is stated of both and cannot be compared: the figures, and why.
+    pub refused: Vec<(String, String)>,
+    /// Under whose rules the pairs stand, if not under ours.
+    pub under: Option<String>,
+}
+
+impl Paired {
+    fn refuse(&mut self, what: &str, why: String) {
+        match self.refused.iter_mut().find(|(_, w)| *w == why) {
+            Some((all, _)) => {
+                all.push_str(", ");
+                all.push_str(what);
+            }
+            None => self.refused.push((what.to_owned(), why)),
+        }
+    }
+}
+
+/// The figures of two runs, like with like.
+///
+/// With requests on both sides all figures are ours. A file that has figures only is compared under
+/// the rules of its tool: the other side is computed under them, or stands there under its own
+/// tool's if their definitions are the same.
+pub fn pair(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Paired {
+    let mut paired = Paired::default();
+    match (&base.report, &new.report) {
+        (Some(_), Some(_)) => {
+            let both = |b: &Comparable| Some((b.clone(), new.figure(&b.key)?.clone()));
+            paired.pairs = base.figures.iter().filter_map(both).collect();
+            apart(&mut paired, base, new);
+        }
+        (None, None) => of_two_summaries(&mut paired, base, new),
+        (Some(report), None) => {
+            of_summary(&mut paired, base, report, new, basis, |ours, stated| (ours, stated));
+        }
+        (None, Some(report)) => {
+            of_summary(&mut paired, new, report, base, basis, |ours, stated| (stated, ours));
+        }
+    }
+    paired
+}
+
+/// Takes out what two files with requests do not have of the same kind.
+fn apart(paired: &mut Paired, base: &Loaded, new: &Loaded) {
+    let late = |l: &Loaded| l.run.notes.iter().any(|n| n.id == "e2e-to-end-of-stream");
+    if late(base) != late(new) {
+        let (late, other) = if late(base) { (base, new) } else { (new, base) };
+        let why = format!(
+            "in {} E2E runs to the end of the stream, in {} to the last token",
+            late.name, other.name
+        );
+        paired.pairs.retain(|(b, _)| !matches!(b.of, "e2e" | "tpot"));
+        paired.refuse("E2E and TPOT", why);
+    }
+    let has = |l: &Loaded, of: &str| l.figures.iter().any(|f| f.of == of);
+    for (one, other) in [(base, new), (new, base)] {
+        if has(one, "itl") && has(other, "inter_chunk_gap") && !has(other, "itl") {
+            let why = format!(
+                "the gaps of {} are between tokens, those of {} between chunks",
+                one.name, other.name
+            );
+            paired.refuse("ITL", why);
+        }
+    }
+}
+
+/// A run with requests under the rules of the tool that states the figures of the other.
+fn of_summary(
+    paired: &mut Paired,
+    detail: &Loaded,
+    report: &Report,
+    summary: &Loaded,
+    basis: Basis<'_>,
+    order: impl Fn(Comparable, Comparable) -> (Comparable, Comparable),
+) {
+    let Some(tool) = stated::tool(&summary.run) else {
+        let why = format!("{} does not say whose figures it states", summary.name);
+        paired.refuse("all figures", why);
+        return;
+    };
+    let stated = stated::figures(&summary.run);
+    let input = input(&detail.run, basis);
+    let computed = as_tool::beside(tool, &detail.run, &input, report, &stated);
+    for (f, value) in stated.iter().zip(computed) {
+        let Some(theirs) = stated_as(f, f.value) else { continue };
+        match value {
+            Some(Ok(x)) => {
+                if let Some(ours) = stated_as(f, x / f.per) {
+                    paired.pairs.push(order(ours, theirs));
+                }
+            }
+            Some(Err(why)) => {
+                paired.refuse(&theirs.title, format!("{} cannot give it: {why}", detail.name));
+            }
+            None => {
+                let why = format!("the rules of {} that we know do not have it", tool.title());
+                paired.refuse(&theirs.title, why);
+            }
+        }
+    }
+    paired.under = Some(format!(
+        "{} is computed under the rules of {} {}, as {} states its figures",
+        detail.name,
+        tool.title(),
+        tool.version(),
+        summary.name
+    ));
+}
+
+/// Two files without requests: the same figure of the same tool, or of tools that define it alike.
+fn of_two_summaries(paired: &mut Paired, base: &Loaded, new: &Loaded) {
+    let tools = (stated::tool(&base.run), stated::tool(&new.run));
+    for b in &base.figures {
+        let Some(n) = new.figure(&b.key) else { continue };
+        let topic = match b.of {
+            "ttft" => Topic::Ttft,
+            "tpot" => Topic::Tpot,
+            "e2e" => Topic::E2e,
+            "throughput" => Topic::TimeBase,
+            _ => Topic::Itl,
+        };
+        let like = match tools {
+            (Some(a), Some(b)) => like_with_like(a, b, topic),
+            _ if !base.run.tool.name.is_empty() && base.run.tool.name == new.run.tool.name => {
+                Ok(())
+            }
+            _ => Err("it is not known whose figures these are".to_owned()),
+        };
+        match like {
+            Ok(()) => paired.pairs.push((b.clone(), n.clone())),
+            Err(why) => paired.refuse(&b.title, why),
+        }
+    }
+}
+
+/// What a figure is about, so that a finding can affect it.
+pub fn subjects(of: &str, key: &str) -> Vec<Subject> {
+    let mut subjects = match of {
+        "ttft" | "queue_time" | "send_delay" => vec![Subject::Ttft],
+        "tpot" => vec![Subject::Tpot],
+        "itl" | "inter_chunk_gap" | "stated_itl" => vec![Subject::Itl],
+        "e2e" => vec![Subject::E2e],
+        "throughput" => vec![Subject::Throughput],
+        _ => vec![Subject::Goodput],
+    };
+    let is = |p: &str| key.contains(p);
+    if is("_p99") {
+        subjects.push(Subject::P99);
+    } else if is("_p95") {
+        subjects.push(Subject::P95);
+    } else if is("_p90") {
+        subjects.push(Subject::P90);
+    }
+    subjects
+}
+
+/// The findings of at least that level that affect a figure about these subjects.
+///
+/// A finding on one latency affects only that one's percentiles.
+pub fn affecting<'a>(
+    findings: &'a [Finding],
+    subjects: &'a [Subject],
+    least: Level,
+) -> impl Iterator<Item = &'a Finding> {
+    findings.iter().filter(move |f| least <= f.level && affects(f, subjects))
+}
+
+/// Whether a finding affects a figure about these subjects.
+pub fn affects(finding: &Finding, subjects: &[Subject]) -> bool {
+    let percentile = |s: &Subject| matches!(s, Subject::P90 | Subject::P95 | Subject::P99);
+    let only_percentiles = finding.affects.iter().all(percentile);
+    finding.affects.iter().any(|s| (only_percentiles || !percentile(s)) && subjects.contains(s))
 }
 
 impl Loaded {
@@ -143,26 +396,27 @@ pub fn interval_shown(low: Option<f64>, high: Option<f64>) -> String {
 /// and the figure is a mean, else from both intervals. The second value says where an interval is
 /// lacking.
 pub fn changed(
-    key: &str,
+    figures: (&Comparable, &Comparable),
     base: &Loaded,
     new: &Loaded,
     confidence: Confidence,
     sides: [&str; 2],
-) -> Option<(Option<Change>, Option<String>)> {
-    let (b, n) = (base.figure(key)?, new.figure(key)?);
-    let latency = key.strip_suffix("_mean_s").and_then(Latency::named);
+) -> (Option<Change>, Option<String>) {
+    let (b, n) = figures;
+    let latency = b.key.strip_suffix("_mean_s").and_then(Latency::named);
     if let Some(latency) = latency
         && same_requests(&base.run.timelines, &new.run.timelines)
+        && base.report.is_some()
         && let Some(paired) =
             paired_mean(latency, &base.run.timelines, &new.run.timelines, confidence)
     {
         let why = paired.none_because.clone().map(|why| format!("the pairs: {why}"));
-        return Some((Some(paired), why));
+        return (Some(paired), why);
     }
     let change = change(b.value, b.interval.as_ref().ok(), n.value, n.interval.as_ref().ok());
     let why = sides
         .iter()
         .zip([b, n])
         .find_map(|(side, f)| f.interval.as_ref().err().map(|e| format!("{side}: {e}")));
-    Some((change.ok(), why))
+    (change.ok(), why)
 }

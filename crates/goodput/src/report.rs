@@ -9,6 +9,7 @@ pub mod text;
 mod verdict;
 
 pub use text::time;
+pub use verdict::finding as finding_json;
 
 use std::path::{Path, PathBuf};
 

@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use capacity::watch::Watched;
+use metrics_core::RequestTimeline;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
+use metrics_core::table::RequestTable;
+use metrics_core::validity::evidence::Conservation;
+use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::{
     DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RunEnd, RunLimits,
@@ -258,6 +262,9 @@ struct Simulated {
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
     remarks: Vec<String>,
+    /// Why figures of it cannot be used, and for what the others can.
+    findings: Vec<Finding>,
+    verdict: Verdict,
 }
 
 /// All runs, and what they share.
@@ -540,6 +547,7 @@ fn simulate(
         StepTimeSource::Fitted(file) => cost.beyond(&file.regimes),
         _ => Vec::new(),
     };
+    let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting.slo);
     let report = if timelines.is_empty() {
         None
     } else {
@@ -566,6 +574,8 @@ fn simulate(
         load,
         config,
         remarks,
+        findings,
+        verdict,
         requests: workload.len(),
         beyond,
         end: result.end(),
@@ -573,6 +583,36 @@ fn simulate(
         report,
         statistics,
     })
+}
+
+/// The checks that a simulation can raise: an exact clock and one client leave the others without
+/// meaning, and the load is told beside the settings.
+const CHECKS: [&str; 5] = ["W02", "W10", "W28", "W32", "W35"];
+
+/// What the run is usable for.
+fn believed(
+    timelines: &[RequestTimeline],
+    statistics: &RunStatistics,
+    end: RunEnd,
+    slo: &SloSet,
+) -> (Vec<Finding>, Verdict) {
+    let table = RequestTable::of(timelines);
+    let facts = Facts::new(&Evidence {
+        truncated: end.is_truncated(),
+        conservation: Some(Conservation {
+            injected: statistics.injected,
+            completed: statistics.completed,
+            running: statistics.running,
+            queued: statistics.queued,
+            dropped: statistics.rejected,
+            timed_out: statistics.cancelled,
+        }),
+        ..Evidence::of(&table, slo)
+    });
+    let mut findings = findings(&facts);
+    findings.retain(|f| CHECKS.contains(&f.check.id));
+    let verdict = Verdict::of(&findings, &facts.subjects());
+    (findings, verdict)
 }
 
 /// How many requests were refused, with the first of them.

@@ -170,3 +170,95 @@ fn what_is_no_comparison_is_refused() {
     let text: String = cases.iter().map(|c| run_in(dir.path(), c)).collect();
     insta::assert_snapshot!(text);
 }
+
+/// A summary of one tool, as its reader keeps the names: `n` requests, TTFT p99 as given.
+fn summary(tool: &str, ttft_p99_ms: f64) -> String {
+    let ms = |x: f64| x / 1e3;
+    match tool {
+        "vllm" => format!(
+            "{{\"date\": \"20260101-000000\", \"endpoint_type\": \"openai\", \"backend\": \"openai\", \
+             \"label\": null, \"model_id\": \"m\", \"tokenizer_id\": \"m\", \"num_prompts\": 400, \
+             \"request_rate\": 10.0, \"burstiness\": 1.0, \"max_concurrency\": null, \
+             \"duration\": 41.0, \"completed\": 400, \"failed\": 0, \"total_input_tokens\": 40000, \
+             \"total_output_tokens\": 8000, \"request_throughput\": 9.756, \
+             \"output_throughput\": 195.12, \"total_token_throughput\": 1170.7, \
+             \"mean_ttft_ms\": 80.0, \"median_ttft_ms\": 75.0, \"std_ttft_ms\": 9.0, \
+             \"p99_ttft_ms\": {ttft_p99_ms}, \"mean_e2el_ms\": 500.0, \"median_e2el_ms\": 490.0, \
+             \"std_e2el_ms\": 30.0, \"p99_e2el_ms\": 700.0}}"
+        ),
+        _ => format!(
+            "{{\"load_summary\": {{\"count\": 400, \"requested_rate\": 10.0}}, \
+             \"benchmark_time_seconds\": 41.0, \"successes\": {{\"count\": 400, \
+             \"latency\": {{\"time_to_first_token\": {{\"mean\": 0.09, \"median\": 0.08, \
+             \"p99\": {}}}, \"request_latency\": {{\"mean\": 0.55, \"median\": 0.5, \"p99\": 0.8}}}}, \
+             \"throughput\": {{\"requests_per_sec\": 9.8}}}}, \"failures\": {{\"count\": 0}}}}",
+            ms(ttft_p99_ms)
+        ),
+    }
+}
+
+/// vLLM and inference-perf both count TTFT from sending; the E2E of one ends at the last token and of
+/// the other at the end of the stream, and their rates have other bases.
+#[test]
+fn summaries_are_compared_where_their_tools_mean_the_same() {
+    let dir = folder();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("a.json", &summary("vllm", 120.0));
+    write("b.json", &summary("vllm", 150.0));
+    write("c.json", &summary("inference-perf", 140.0));
+    let diff = |a: &str, b: &str| run_in(dir.path(), &["diff", a, b]);
+    insta::assert_snapshot!("diff_two_summaries", diff("a.json", "b.json"));
+    insta::assert_snapshot!("diff_two_tools", diff("a.json", "c.json"));
+    // The requests of the log are computed as vLLM would.
+    insta::assert_snapshot!("diff_log_and_summary", diff("old.csv", "a.json"));
+}
+
+/// A figure without its samples passes nothing; what would give them is said.
+#[test]
+fn a_summary_decides_nothing() {
+    let dir = folder();
+    std::fs::write(dir.path().join("a.json"), summary("vllm", 120.0)).unwrap();
+    std::fs::write(dir.path().join("b.json"), summary("vllm", 150.0)).unwrap();
+    let text = run_in(
+        dir.path(),
+        &[
+            "check",
+            "a.json",
+            "--slo",
+            "p99(ttft)<200ms",
+            "--goodput",
+            "ttft:100",
+            "--base",
+            "b.json",
+            "--no-regress",
+            "ttft_p99=5%",
+        ],
+    );
+    insta::assert_snapshot!(text);
+}
+
+/// A burst of requests overloads the server, which a warning on TTFT says: with --warn-fatal it decides
+/// before any interval, and names itself. A run without a finding keeps its answers.
+#[test]
+fn a_finding_makes_what_it_affects_indeterminate() {
+    let dir = folder();
+    let check = |more: &[&str]| {
+        let mut all = vec!["check", "old.csv", "--slo", "p99(ttft)<400ms,p50(ttft)<400ms"];
+        all.extend(more);
+        run_in(dir.path(), &all)
+    };
+    insta::assert_snapshot!("check_without_warnings", check(&[]));
+    let mut burst = "arrival_s,ttft_s,e2e_s,output_tokens\n".to_owned();
+    // All are sent in the first tenth of a second of a server that answers ten a second.
+    for i in 0..400 {
+        let ttft = 0.1 * f64::from(i) + 0.1;
+        writeln!(burst, "{:.4},{ttft:.3},{:.3},21", f64::from(i) * 0.0002, ttft + 0.4).unwrap();
+    }
+    std::fs::write(dir.path().join("burst.csv"), burst).unwrap();
+    let text = |more: &[&str]| {
+        let mut all = vec!["check", "burst.csv", "--slo", "p50(tpot)<50ms,p50(ttft)<60s"];
+        all.extend(more);
+        run_in(dir.path(), &all)
+    };
+    insta::assert_snapshot!("check_burst", text(&["--warn-fatal"]));
+}

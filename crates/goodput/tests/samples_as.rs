@@ -95,3 +95,45 @@ fn every_sample_is_what_its_tool_printed_or_the_fault_is_named() {
     }
     assert!(wrong.is_empty(), "{} figures differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// llmperf keeps its figures in a file of their own, beside that with the requests; its duration is
+/// in neither, so the rates cannot be had.
+#[test]
+fn llmperf_states_in_its_summary_what_its_requests_give() {
+    let folder = data().join("samples/llmperf-f1d6bed/conc4-fail");
+    if !folder.exists() {
+        let _ = writeln!(std::io::stderr(), "skipped: no {} (set GOODPUT_DATA)", folder.display());
+        return;
+    }
+    let json = |arguments: &[&str], file: &str| -> Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_goodput"))
+            .args(["report", "--format", "json"])
+            .args(arguments)
+            .arg(folder.join(file))
+            .output()
+            .unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let requests = "mock-model_300_20_individual_responses.json";
+    let report = json(&["--as", "llmperf"], requests);
+    let stated = json(&[], "mock-model_300_20_summary.json");
+    let stated = &stated["runs"][0]["stated_by_tool"];
+    let mut same = 0;
+    let mut without = Vec::new();
+    for figure in report["runs"][0]["as"]["figures"].as_array().unwrap() {
+        let key = figure["key"].as_str().unwrap();
+        let Some(theirs) = stated[key].as_f64() else { continue };
+        let Some(ours) = figure["value"].as_f64() else {
+            without.push(key);
+            continue;
+        };
+        let half = 1e-9 * theirs.abs();
+        assert!((ours - theirs).abs() <= half, "{key}: {ours} is not {theirs}: {figure}");
+        same += 1;
+    }
+    assert!(60 <= same, "{same} figures are the tool's own");
+    assert_eq!(
+        without,
+        ["results_mean_output_throughput_token_per_s", "results_num_completed_requests_per_min"]
+    );
+}

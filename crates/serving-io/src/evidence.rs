@@ -8,10 +8,14 @@ use metrics_core::report::{Figures, Goodput, PERCENTILES, Report};
 use metrics_core::slo::{Latency, SloSet};
 use metrics_core::table::RequestTable;
 use metrics_core::units::Quantity;
-use metrics_core::validity::evidence::{LimitFacts, Load, Objectives, Rate, Spread, Stated};
+use metrics_core::validity::evidence::{
+    LimitFacts, Load, Objectives, Rate, Server, Spread, Stated,
+};
 use metrics_core::validity::{Evidence, Facts};
 
+use crate::prometheus::{Levels, Snapshot, What};
 use crate::run::{RequestRate, Run, Values};
+use crate::stated::{self, Of, Statistic};
 
 /// The facts of a run under objectives; `requests` is the table of its timelines.
 #[must_use]
@@ -152,66 +156,100 @@ fn load(run: &Run) -> Load {
     }
 }
 
-/// Which figure of a spread a statistic is.
-type Slot = fn(&mut Spread) -> &mut Option<f64>;
-
-/// The statistics of a name: `mean_ttft_ms` is the mean of `ttft` in milliseconds.
-const STATISTICS: &[(&str, Slot)] = &[
-    ("mean", |s| &mut s.mean),
-    ("avg", |s| &mut s.mean),
-    ("median", |s| &mut s.p50),
-    ("p50", |s| &mut s.p50),
-    ("p90", |s| &mut s.p90),
-    ("p95", |s| &mut s.p95),
-    ("p99", |s| &mut s.p99),
-    ("std", |s| &mut s.std),
-    ("max", |s| &mut s.max),
-];
-
+/// The figures that the tool states, each under the name that its reader keeps.
 fn stated(run: &Run) -> Stated {
     let mut stated = Stated {
-        requests_per_s: run.stated.get("request_throughput"),
-        output_tokens_per_s: run.stated.get("output_throughput"),
-        tokens_per_s: run.stated.get("throughput").or_else(|| run.stated.get("tokens_per_second")),
         completed: run.counts.completed,
         failed: run.counts.failed,
         input_tokens: run.counts.total_input_tokens,
         output_tokens: run.counts.total_output_tokens,
         ..Stated::default()
     };
-    let tool = run.tool.name.to_ascii_lowercase();
-    // These two call the gaps of a request, averaged, what all others call TPOT.
-    let itl_is_tpot = tool.contains("aiperf") || tool.contains("guidellm");
-    for (key, value) in run.stated.iter() {
-        let key = key.to_ascii_lowercase().replace(['.', ' '], "_");
-        let Some((name, per)) = [("_ms", 1e3), ("_s", 1.0)]
-            .into_iter()
-            .find_map(|(unit, per)| Some((key.strip_suffix(unit)?, per)))
-        else {
-            continue;
+    for figure in stated::figures(run) {
+        let x = Some(figure.value);
+        let spread = match figure.of {
+            Of::Ttft => &mut stated.ttft,
+            Of::Tpot => &mut stated.tpot,
+            Of::Itl => &mut stated.itl,
+            Of::E2e => &mut stated.e2e,
+            Of::Requests => {
+                stated.requests_per_s = x;
+                continue;
+            }
+            Of::OutputTokens => {
+                stated.output_tokens_per_s = x;
+                continue;
+            }
+            Of::Tokens => {
+                stated.tokens_per_s = x;
+                continue;
+            }
+            Of::TotalTokens => continue,
         };
-        let found = STATISTICS.iter().find_map(|(statistic, slot)| {
-            let rest = name
-                .strip_prefix(&format!("{statistic}_"))
-                .or_else(|| name.strip_suffix(&format!("_{statistic}")))?;
-            Some((rest, slot))
-        });
-        let Some((metric, slot)) = found else { continue };
-        let spread = match metric {
-            "ttft" | "time_to_first_token" => &mut stated.ttft,
-            "tpot" => &mut stated.tpot,
-            "inter_token_latency" if itl_is_tpot => &mut stated.tpot,
-            "itl" | "inter_token_latency" => &mut stated.itl,
-            "e2el" | "e2e_latency" | "request_latency" => &mut stated.e2e,
-            _ => continue,
+        let slot = match figure.statistic {
+            Statistic::Mean => &mut spread.mean,
+            Statistic::Std => &mut spread.std,
+            Statistic::Max => &mut spread.max,
+            Statistic::P(p) => match percent(p) {
+                50 => &mut spread.p50,
+                90 => &mut spread.p90,
+                95 => &mut spread.p95,
+                99 => &mut spread.p99,
+                _ => continue,
+            },
+            Statistic::Count => {
+                spread.n = whole(figure.value);
+                continue;
+            }
+            Statistic::Min => continue,
         };
-        // The sum of a file's own digits is not rounded again: both units end in seconds.
-        let value = value / per;
-        if value.is_finite() && 0.0 <= value {
-            *slot(spread) = Some(value);
-        }
+        *slot = x;
     }
     stated
+}
+
+/// A share in whole per cent; 0 if it is not whole.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 100")]
+fn percent(p: f64) -> u32 {
+    let percent = p * 100.0;
+    if (percent - percent.round()).abs() < 1e-9 { percent.round() as u32 } else { 0 }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be a count"
+)]
+fn whole(x: f64) -> Option<u64> {
+    (x.fract() == 0.0 && 0.0 <= x && x < 2_f64.powi(53)).then_some(x as u64)
+}
+
+/// What an engine's scrape says of the run, beside a client whose median TTFT is known.
+///
+/// The server's median is known as a bucket only: of it the end that is nearest to the client's is
+/// taken, so that a finding never rests on the width of a bucket. The highest KV utilization is the
+/// level of the moment, unless nothing runs.
+#[must_use]
+pub fn server(snapshot: &Snapshot, client_ttft_p50_s: Option<f64>) -> Server {
+    let median = snapshot.histograms.get(&What::Ttft).and_then(|h| h.quantile(0.5).ok().flatten());
+    let nearest = median.map(|range| match (client_ttft_p50_s, range.high) {
+        (Some(client), Some(high)) => client.clamp(range.low, high.max(range.low)),
+        (Some(client), None) => client.max(range.low),
+        (None, _) => range.low,
+    });
+    let idle = snapshot.gauges.get(&What::Running).is_some_and(|l| l.sum() == 0.0);
+    let count = |x: Option<f64>| x.map(f64::round).and_then(whole);
+    let cache = snapshot.prefix_cache();
+    Server {
+        ttft_p50_s: nearest,
+        preemptions: count(snapshot.counter(What::Preemptions)),
+        completions: count(snapshot.completed()),
+        kv_peak: snapshot.gauges.get(&What::KvUtilization).filter(|_| !idle).map(Levels::max),
+        prompt_tokens: count(snapshot.counter(What::PromptTokens)),
+        lookup_tokens: count(cache.map(|(_, queries)| queries)),
+        hit_tokens: count(cache.map(|(hits, _)| hits)),
+        ..Server::default()
+    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ pub mod run;
 pub mod scenario;
 pub mod sglang;
 pub mod simulation;
+pub mod stated;
 pub mod tables;
 pub mod timeline;
 pub mod trace;

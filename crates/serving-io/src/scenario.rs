@@ -34,7 +34,7 @@
 //! | `max_num_seqs` | most requests in a step, 1 to 4294967295 | required; vLLM's own for `vllm-v1` |
 //! | `chunk` | most prompt tokens of one request in a step, 1 to 4294967295 | required; not for `vllm-v1` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
-//! | `step_time` | coefficients, `base=8ms,prefill=60us/token` (in two regimes: `decode:…; mixed:…`), the name of a [preset](crate::preset), or the path of a [file](crate::fitted), from the directory in which the tool runs | required |
+//! | `step_time` | coefficients, `base=8ms,prefill=60us/token` (in two regimes: `decode:…; mixed:…`), the name of a [preset], or the path of a [file](crate::fitted), from the directory in which the tool runs | required |
 //! | `slo` | objectives, `ttft<2s,tpot<100ms` | none |
 //! | `rate_scale` | a factor on the rate of arrivals as a text, `"2"` or `"1/3"` | `"1"` |
 //!

@@ -4,13 +4,15 @@ use anyhow::Result;
 use metrics_core::alerts::State;
 use metrics_core::diagnosis::{Evidence, Missing, Part, Relation};
 use metrics_core::format;
+use metrics_core::histogram::Range;
 use metrics_core::metric::{Language, Text, text as both};
 use metrics_core::observe::given_by;
+use metrics_core::validity::Finding;
 use serde_json::{Value, json};
 
 use super::{Alert, Answered};
 use crate::output::{json_text, markdown_table, one_line};
-use crate::report::time;
+use crate::report::{finding_json, time};
 
 /// Width of the labels of a verdict.
 const LABEL: usize = 10;
@@ -25,6 +27,13 @@ const MORE: Text = both("What would tell more", "补充数据的方式");
 const NOTES: Text = both("Notes", "说明");
 const READ: Text = both("Read", "数据来源");
 const UNKNOWN: Text = both("unknown", "未知");
+const FOUND: Text = both("Findings", "检查结果");
+const GOODPUT: Text = both("Goodput, as far as histograms tell", "Goodput（直方图所能给出的范围）");
+const TOGETHER: Text = both("all limits together", "同时满足全部限值");
+const APART: Text = both(
+    "histograms do not tell which requests miss, so only bounds are known",
+    "直方图不说明是哪些请求未达标，因此只有上下界",
+);
 
 impl Answered {
     fn say(&self, text: Text) -> &'static str {
@@ -42,6 +51,37 @@ impl Answered {
         let all: Vec<String> =
             missing.iter().map(|m| m.in_language(self.language).to_string()).collect();
         all.join("; ")
+    }
+
+    /// The limits that histograms can judge, each with its share, and all together.
+    fn shares(&self) -> Vec<(String, String)> {
+        let Some(joint) = &self.joint else { return Vec::new() };
+        let share = |r: &Range| match r.high {
+            Some(high) if r.low < high => {
+                format!("{}..{}", format::percent(r.low), format::percent(high))
+            }
+            Some(_) => format::percent(r.low),
+            None => format!("> {}", format::percent(r.low)),
+        };
+        let mut rows: Vec<(String, String)> =
+            joint.each.iter().map(|(limit, r)| (limit.clone(), share(r))).collect();
+        if 1 < rows.len() {
+            let why = if joint.all.is_exact() { "" } else { self.say(APART) };
+            let gap = if why.is_empty() { "" } else { "; " };
+            let all = format!("{}{gap}{why}", share(&joint.all));
+            rows.push((self.say(TOGETHER).to_owned(), all));
+        }
+        rows
+    }
+
+    /// The findings, each with what to do about it.
+    fn found(&self) -> Vec<String> {
+        let line = |f: &Finding| {
+            let level = f.level.text().in_language(self.language);
+            let advice = f.check.advice.in_language(self.language);
+            format!("{} {level}: {} ({advice})", f.check.id, one_line(&f.says))
+        };
+        self.findings.iter().map(line).collect()
     }
 
     /// What gives what is missing, each way once with what it gives.
@@ -141,6 +181,17 @@ pub fn text(a: &Answered) -> String {
             line(both("because", "依据"), &fact.in_language(a.language).to_string());
         }
     }
+    for (title, lines) in [
+        (FOUND, a.found()),
+        (GOODPUT, a.shares().iter().map(|(what, share)| format!("{what}: {share}")).collect()),
+    ] {
+        if !lines.is_empty() {
+            out.push_str(&format!("\n{}\n", a.say(title)));
+        }
+        for l in lines {
+            out.push_str(&format!("  {l}\n"));
+        }
+    }
     if !a.diagnosis.ruled_out.is_empty() {
         out.push_str(&format!("\n{}\n", a.say(RULED_OUT)));
         for r in &a.diagnosis.ruled_out {
@@ -226,6 +277,20 @@ pub fn markdown(a: &Answered) -> String {
             })
             .collect();
         out.push_str(&markdown_table(&header, &rows).replace("---:", "---"));
+    }
+    let found = a.found();
+    if !found.is_empty() {
+        out.push_str(&heading(FOUND));
+    }
+    for f in found {
+        out.push_str(&format!("- {f}\n"));
+    }
+    let shares = a.shares();
+    if !shares.is_empty() {
+        out.push_str(&heading(GOODPUT));
+    }
+    for (what, share) in shares {
+        out.push_str(&format!("- {what}: {share}\n"));
     }
     if !a.diagnosis.ruled_out.is_empty() {
         let rows = a.diagnosis.ruled_out.iter();
@@ -394,6 +459,14 @@ pub fn json(a: &Answered) -> Result<String> {
         "ruled_out": ruled_out,
         "undecided": undecided,
         "thresholds": thresholds,
+        "findings": a.findings.iter().map(finding_json).collect::<Vec<Value>>(),
+        "joint_share": a.joint.as_ref().map(|j| json!({
+            "limits": j.each.iter().map(|(limit, r)| json!({
+                "limit": limit, "share_at_least": r.low, "share_at_most": r.high,
+            })).collect::<Vec<Value>>(),
+            "share_at_least": j.all.low,
+            "share_at_most": j.all.high,
+        })),
         "notes": a.notes,
     }))
 }

@@ -3,15 +3,19 @@
 use anyhow::{Result, anyhow, bail};
 use metrics_core::diagnosis::{Latency, Observations, Operand, Upper};
 use metrics_core::format;
-use metrics_core::histogram::Histogram;
+use metrics_core::histogram::{Histogram, Range, joint_share};
 use metrics_core::observe::observe;
 use metrics_core::slo::{self, Slo, SloSet};
 use metrics_core::summary::percentile;
 use metrics_core::throughput::token_throughput;
-use metrics_core::units::{Quantity, Requests, Seconds, Tokens};
+use metrics_core::units::{Quantity, Requests, Seconds, Tokens, TokensPerSecond};
 use metrics_core::utilization::mean_batch_utilization;
+use metrics_core::validity::evidence::Spread;
+use metrics_core::validity::{Facts, Finding, engine};
+use serving_io::evidence::server;
 use serving_io::prometheus::{Snapshot, What, hit_rate};
 use serving_io::run::{RequestRate, Run, Values};
+use serving_io::stated::Of;
 
 use crate::gate::Loaded;
 use crate::output::one_line;
@@ -22,6 +26,18 @@ pub struct Sources {
     pub interval: Option<Seconds>,
     pub told: Vec<Told>,
     pub notes: Vec<String>,
+    /// What client and engine together say of the figures.
+    pub findings: Vec<Finding>,
+    /// What the histograms of a snapshot bound.
+    pub joint: Option<Joint>,
+}
+
+/// The share of requests within each limit, and within all of them, as histograms bound it.
+pub struct Joint {
+    /// Each limit, and between which shares it is met.
+    pub each: Vec<(String, Range)>,
+    /// All together.
+    pub all: Range,
 }
 
 /// One source and what it is the source of.
@@ -33,7 +49,7 @@ pub struct Told {
 
 impl Sources {
     /// What the files of one time say together; `prefix` names the time.
-    pub fn read(&mut self, runs: Vec<Loaded>, prefix: &str) -> Result<Observations> {
+    pub fn read(&mut self, runs: Vec<Loaded>, prefix: &str, slo: &SloSet) -> Result<Observations> {
         let (servers, results): (Vec<Loaded>, Vec<Loaded>) =
             runs.into_iter().partition(|l| l.run.server.is_some());
         if let [_, second, ..] = results.as_slice() {
@@ -48,9 +64,17 @@ impl Sources {
             self.tell(&mut seen, &from, format!("{prefix}{}", result.name), kind(&result.run));
         }
         if let Some((name, snapshot)) = Self::server(&servers)? {
-            let from = self.snapshot(&snapshot)?;
+            let mut from = self.snapshot(&snapshot)?;
             if let Some(result) = results.first() {
                 self.compare(result, &snapshot);
+            }
+            if prefix.is_empty() {
+                let mut facts = results.first().map_or_else(Facts::default, |r| r.facts.clone());
+                facts.server = server(&snapshot, facts.ttft.p50);
+                self.findings = engine::findings(&facts);
+                self.joint = self.joint(&snapshot, slo)?;
+                let all = self.joint.as_ref().map(|j| j.all).filter(Range::is_exact);
+                from.goodput_ratio = from.goodput_ratio.or(all.map(|r| r.low));
             }
             let span = match (snapshot.difference, self.interval) {
                 (true, Some(t)) => format!("between two snapshots {} apart", format::duration(t)),
@@ -78,12 +102,7 @@ impl Sources {
     /// The figures of a result or of timelines; what the engine says of its queue and its batch
     /// outranks what can be assumed of them, if it is there.
     fn result(&mut self, loaded: &Loaded, alone: bool) -> Result<Observations> {
-        let Some(report) = &loaded.report else {
-            bail!(
-                "{}: has no detail per request, so nothing can be observed; run the client so that it writes every request",
-                loaded.name
-            );
-        };
+        let Some(report) = &loaded.report else { return self.stated(loaded) };
         let observed = observe(report, &loaded.run.timelines, self.max_batch)
             .map_err(|e| anyhow!("{}: {e}", loaded.name))?;
         let mut seen = observed.seen;
@@ -101,6 +120,75 @@ impl Sources {
             seen.send_delay = client_delay(&loaded.run, seen.ttft.p50);
         }
         Ok(seen)
+    }
+
+    /// The figures that a tool states of a run whose requests are not in the file.
+    fn stated(&mut self, loaded: &Loaded) -> Result<Observations> {
+        let f = &loaded.facts;
+        let known = [f.ttft, f.tpot, f.e2e].iter().any(|s| s.p50.or(s.p99).is_some());
+        if !known {
+            bail!(
+                "{}: has no detail per request and states no P50 or P99, so nothing can be observed; run the client so that it writes every request",
+                loaded.name
+            );
+        }
+        self.notes.push(format!(
+            "{}: has no detail per request, so the figures are those that its tool states; what needs requests over time stays undecided",
+            loaded.name
+        ));
+        let mut seen = Observations {
+            ttft: of_spread(&f.ttft),
+            tpot: of_spread(&f.tpot),
+            e2e: of_spread(&f.e2e),
+            ..Observations::default()
+        };
+        let stated = serving_io::stated::figures(&loaded.run);
+        let rate = stated.iter().find(|s| s.of == Of::OutputTokens).map(|s| s.value);
+        let window = f.window_s.filter(|_| !f.truncated);
+        let own = f.output.total.zip(window).map(|(n, w)| n as f64 / w);
+        seen.token_throughput.current = rate.or(own).and_then(|x| TokensPerSecond::new(x).ok());
+        if let (Some(i), Some(n)) = (f.input_tokens, f.completed.filter(|n| 0 < *n)) {
+            seen.prompt_tokens.current = Tokens::new(i as f64 / n as f64).ok();
+        }
+        if let (Some(i), Some(o)) = (f.input_tokens, f.output.total.filter(|o| 0 < *o)) {
+            seen.prefill_decode_ratio.current = Some(i as f64 / o as f64);
+        }
+        Ok(seen)
+    }
+
+    /// What the histograms tell of the limits on single requests.
+    fn joint(&mut self, snapshot: &Snapshot, slo: &SloSet) -> Result<Option<Joint>> {
+        let mut each = Vec::new();
+        let mut counts = Vec::new();
+        for limit in slo.limits() {
+            let what = match limit.latency {
+                slo::Latency::Ttft => Some(What::Ttft),
+                slo::Latency::Tpot => Some(What::Tpot),
+                slo::Latency::E2e => Some(What::E2e),
+                _ => None,
+            };
+            let histogram = what.and_then(|w| snapshot.histograms.get(&w));
+            let Some(h) = histogram.filter(|h| 0 < h.count()) else {
+                self.notes.push(format!(
+                    "the snapshot has no {}, so goodput under {limit} has no bounds",
+                    limit.latency.name()
+                ));
+                return Ok(None);
+            };
+            counts.push(h.count());
+            if let Some(range) = h.share_up_to(limit.limit.get())? {
+                each.push((limit.to_string(), range));
+            }
+        }
+        let shares: Vec<Range> = each.iter().map(|(_, r)| *r).collect();
+        let Some(all) = joint_share(&shares)? else { return Ok(None) };
+        if counts.windows(2).any(|w| matches!(w, [a, b] if a != b)) {
+            self.notes.push(format!(
+                "the histograms hold {} requests: those that are under way are in some and not in others",
+                counts.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        Ok(Some(Joint { each, all }))
     }
 
     /// One snapshot, or the difference of two.
@@ -199,7 +287,7 @@ impl Sources {
         Ok(seen)
     }
 
-    /// Whether client and server see the same TTFT; the median tells it.
+    /// Whether client and server saw the same requests.
     fn compare(&mut self, result: &Loaded, snapshot: &Snapshot) {
         let distribution = result
             .report
@@ -217,20 +305,19 @@ impl Sources {
                 client.n
             ));
         }
-        let median = client.percentiles.iter().find(|f| f.p == Some(0.5)).map(|f| f.value);
-        let range = server.quantile(0.5).ok().flatten();
-        if let (Some(client), Some(range)) = (median, range) {
-            // Further apart than 20 % and 50 ms, counted from the nearer end of the bucket.
-            let apart = |end: f64| 0.2 * end < (client - end).abs() && 0.05 < (client - end).abs();
-            let above = range.high.is_some_and(|high| high < client && apart(high));
-            if above || (client < range.low && apart(range.low)) {
-                self.notes.push(format!(
-                    "the client's median TTFT of {} is not in the server's bucket from {}: the difference lies between them (network, proxy, client), or they cover different requests",
-                    crate::report::time(client),
-                    crate::report::time(range.low)
-                ));
-            }
-        }
+    }
+}
+
+/// P50 and P99 of what a tool states.
+fn of_spread<Q: Quantity + TryFrom<f64>>(s: &Spread) -> Latency<Q> {
+    let of = |x: Option<f64>| x.and_then(|x| Q::try_from(x).ok());
+    Latency {
+        p50: of(s.p50),
+        p99: of(s.p99),
+        baseline_p50: None,
+        baseline_p99: None,
+        slo: None,
+        to: metrics_core::diagnosis::Ends::exact(),
     }
 }
 
@@ -260,7 +347,10 @@ fn client_delay(run: &Run, ttft: Option<Seconds>) -> Option<f64> {
 
 /// What a file is, in a few words.
 fn kind(run: &Run) -> String {
-    let n = format::things(run.timelines.len() as u64, "request");
+    let n = match run.timelines.len() {
+        0 => "figures only".to_owned(),
+        n => format::things(n as u64, "request"),
+    };
     if run.tool.name.is_empty() { n } else { format!("{}, {n}", one_line(&run.tool.name)) }
 }
 

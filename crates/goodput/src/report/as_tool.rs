@@ -8,6 +8,7 @@ use metrics_core::report::{Input, Report};
 use metrics_core::tool_rules::{Known, Rule, Tool, ToolFigure, figures};
 use serde_json::{Value, json};
 use serving_io::run::{Run, Values};
+use serving_io::stated::{Figure, Statistic, rate, tool as writer};
 
 use super::{Reported, text};
 use crate::output::{csv_text, markdown_table, one_line, plain_table};
@@ -60,6 +61,21 @@ fn agrees(stated: f64, recomputed: f64, key: &str) -> bool {
 
 /// The sheet of a run that has requests.
 pub fn sheet(tool: Tool, run: &Run, input: &Input<'_>, report: &Report) -> Sheet {
+    let rows = computed(tool, run, input, report, &percentiles(run))
+        .into_iter()
+        .map(|figure| Row { stated: stated(tool, run, &figure.key), figure })
+        .collect();
+    Sheet { tool, rows }
+}
+
+/// Every figure of a run under a tool's rules.
+fn computed(
+    tool: Tool,
+    run: &Run,
+    input: &Input<'_>,
+    report: &Report,
+    percentiles: &[f64],
+) -> Vec<ToolFigure> {
     let columns: Vec<(&str, &[Option<f64>])> = run
         .columns
         .iter()
@@ -69,14 +85,35 @@ pub fn sheet(tool: Tool, run: &Run, input: &Input<'_>, report: &Report) -> Sheet
         })
         .collect();
     let numbers: Vec<(&str, f64)> = run_numbers(run);
-    let percentiles = percentiles(run);
-    let known =
-        Known { input, report, columns: &columns, numbers: &numbers, percentiles: &percentiles };
-    let rows = figures(tool, &known)
-        .into_iter()
-        .map(|figure| Row { stated: stated(tool, run, &figure.key), figure })
+    figures(tool, &Known { input, report, columns: &columns, numbers: &numbers, percentiles })
+}
+
+/// What a run with requests has under a tool's rules for each of the figures that the tool states
+/// of another run, in the tool's unit; none where the rules have no such figure.
+pub fn beside(
+    tool: Tool,
+    run: &Run,
+    input: &Input<'_>,
+    report: &Report,
+    stated: &[Figure<'_>],
+) -> Vec<Option<std::result::Result<f64, String>>> {
+    let percentiles: Vec<f64> = stated
+        .iter()
+        .filter_map(|f| match f.statistic {
+            Statistic::P(p) => Some((p * 1e5).round() / 1e3),
+            _ => None,
+        })
         .collect();
-    Sheet { tool, rows }
+    let all = computed(tool, run, input, report, &percentiles);
+    let of = |f: &Figure<'_>| {
+        let found = all.iter().find(|t| {
+            // A tool's CSV names a rate otherwise than its JSON.
+            let is = |n: &String| n == f.name || rate(n).is_some_and(|of| of == f.of);
+            names(&t.key).iter().any(is) || t.label.eq_ignore_ascii_case(f.name)
+        });
+        found.map(|t| t.value.clone())
+    };
+    stated.iter().map(of).collect()
 }
 
 /// Numbers of the run that a rule needs beside the requests.
@@ -90,12 +127,6 @@ fn run_numbers(run: &Run) -> Vec<(&'static str, f64)> {
         }
     }
     numbers
-}
-
-/// Which tool wrote the file.
-fn writer(run: &Run) -> Option<Tool> {
-    let name = run.tool.name.to_ascii_lowercase();
-    Tool::ALL.into_iter().find(|t| name.contains(t.name()))
 }
 
 /// The percentiles that the file's own figures have, in percent, with those of a report.

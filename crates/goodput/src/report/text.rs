@@ -484,15 +484,28 @@ pub fn stated(text: &mut String, r: &Reported<'_>) -> Result<()> {
         )?;
     }
     writeln!(text, "\nThe tool's own figures, not recomputed")?;
+    let all = r.run.stated.len();
+    // A tool writes up to two thousand figures: those that people read come to a screen.
+    let read: Vec<&str> =
+        serving_io::stated::figures(r.run).iter().filter(|f| f.is_main()).map(|f| f.name).collect();
+    let few = all <= MOST_STATED || read.is_empty();
     let rows: Vec<Vec<String>> = r
         .run
         .stated
         .iter()
+        .filter(|(name, _)| few || read.contains(name))
         .map(|(name, x)| vec![format!("  {}", one_line(name)), format::value(x)])
         .collect();
     text.push_str(&plain_table(&["", ""], &rows));
+    if rows.len() < all {
+        let more = format::things((all - rows.len()) as u64, "more figure");
+        writeln!(text, "  {more} in --format json")?;
+    }
     Ok(())
 }
+
+/// As many stated figures as a screen holds are all shown.
+const MOST_STATED: usize = 40;
 
 fn remarks(text: &mut String, run: &Run, has_report: bool) -> Result<()> {
     if run.notes.is_empty() && run.missing.is_empty() {

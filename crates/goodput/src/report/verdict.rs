@@ -159,7 +159,8 @@ impl Believed {
     }
 }
 
-fn finding(f: &Finding) -> Value {
+/// A finding as files have it.
+pub fn finding(f: &Finding) -> Value {
     let affects: Vec<&str> = f.affects.iter().map(|s| s.id()).collect();
     let evidence: Map<String, Value> =
         f.numbers.iter().map(|n| (n.name.to_owned(), json!(n.value))).collect();

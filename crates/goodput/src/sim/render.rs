@@ -6,6 +6,7 @@ use anyhow::Result;
 use metrics_core::format;
 use metrics_core::report::{Distribution, Report};
 use metrics_core::units::Quantity;
+use metrics_core::validity::{Check, Level};
 use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::{KvStatistics, LoadLevel, RunEnd, RunStatistics};
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use serving_io::scenario::StepTimeSource;
 
 use super::{Answer, Setting, Simulated};
 use crate::output::{self, Format};
-use crate::report::{csv, json as report_json, text as report_text};
+use crate::report::{csv, finding_json, json as report_json, text as report_text};
 
 /// The answer in one form.
 pub fn render(answer: &Answer, format: Format) -> Result<String> {
@@ -253,7 +254,40 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     resources(&mut text, answer, &run.statistics)?;
     diagnosis(&mut text, &run.statistics)?;
     notes(&mut text, answer)?;
+    findings(&mut text, run)?;
     Ok(text)
+}
+
+/// The findings, and the verdict as the last line; nothing where all is usable.
+fn findings(text: &mut String, run: &Simulated) -> Result<()> {
+    if run.findings.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "\nFindings")?;
+    for f in &run.findings {
+        let says = output::one_line(&f.says);
+        writeln!(text, "  {} {:5} {says}", f.check.id, f.level.name())?;
+    }
+    writeln!(text, "\nverdict            {}", run.verdict)?;
+    Ok(())
+}
+
+/// The findings of several runs, one line a check.
+fn findings_of_all(text: &mut String, answer: &Answer) -> Result<()> {
+    let mut checks: Vec<(&Check, usize)> = Vec::new();
+    for finding in answer.runs.iter().flat_map(|r| &r.findings).filter(|f| Level::Note < f.level) {
+        match checks.iter_mut().find(|(c, _)| c.id == finding.check.id) {
+            Some((_, n)) => *n += 1,
+            None => checks.push((finding.check, 1)),
+        }
+    }
+    checks.sort_by_key(|(c, _)| c.id);
+    for (i, (check, n)) in checks.iter().enumerate() {
+        let lead = if i == 0 { "\n" } else { "" };
+        let of = answer.runs.len();
+        writeln!(text, "{lead}{} in {n} of {of} runs: {}", check.id, check.title.en)?;
+    }
+    Ok(())
 }
 
 /// The table of settings, with what stands above and below it in the text.
@@ -547,7 +581,7 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
     if answer.runs.iter().any(|r| r.end.is_truncated()) {
         writeln!(text, "\nTruncated runs have no throughput and no goodput.")?;
     }
-    Ok(())
+    findings_of_all(text, answer)
 }
 
 fn sweep(answer: &Answer) -> Result<String> {
@@ -637,6 +671,12 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     if let Some(kv) = &s.kv {
         map.insert("kv_cache".to_owned(), kv_json(s, kv));
     }
+    let findings: Vec<Value> = run.findings.iter().map(finding_json).collect();
+    map.insert("findings".to_owned(), Value::Array(findings));
+    map.insert(
+        "verdict".to_owned(),
+        json!({ "answer": run.verdict.name(), "text": run.verdict.to_string() }),
+    );
     Value::Object(map)
 }
 

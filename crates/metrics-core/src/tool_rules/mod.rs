@@ -12,6 +12,7 @@ mod aiperf;
 mod distserve;
 mod guidellm;
 mod inference_perf;
+mod like;
 mod llmperf;
 mod mlperf;
 mod rules;
@@ -20,6 +21,7 @@ mod sheet;
 mod vllm;
 mod weighted;
 
+pub use like::like_with_like;
 pub use rules::{FAULTS, Fault, RULES, Rule, Topic, fault, rule};
 
 use std::str::FromStr;

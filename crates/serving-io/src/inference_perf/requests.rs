@@ -253,6 +253,7 @@ fn run(file: &str, mut all: Vec<Request>) -> Result<Run> {
     decided.say(doubled, &mut run);
     run.lacks("scheduled send times", "the stage file, as a distribution: `schedule_delay`");
     run.lacks("queue time in the server", "the server's own metrics or log");
+    run.lacks(super::summary::SETTINGS.0, super::summary::SETTINGS.1);
     Ok(run)
 }
 

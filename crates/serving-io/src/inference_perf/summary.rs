@@ -11,6 +11,12 @@ use crate::json::whole;
 use crate::node::{Document, Node};
 use crate::run::{Counts, RequestRate, Run, RunDuration, Stated, Tool};
 
+/// What stands in the tool's settings alone, which are YAML and not read.
+pub(super) const SETTINGS: (&str, &str) = (
+    "the limits of goodput, the load's type and the model",
+    "config.yaml, which the same run leaves: give its limits as --slo",
+);
+
 /// Deepest nesting of a figure: `successes.latency.request_latency.mean`.
 const DEEPEST: usize = 8;
 
@@ -64,6 +70,7 @@ fn run(root: &Node<'_>) -> Result<Run> {
     let with = "per_request_lifecycle_metrics.json: set `report.request_lifecycle.per_request`";
     run.lacks("latencies per request", with);
     run.lacks("queue time in the server", "the server's own metrics or log");
+    run.lacks(SETTINGS.0, SETTINGS.1);
     Ok(run)
 }
 
