@@ -254,12 +254,11 @@ impl Asked<'_> {
             return Ok(Computed { report, believed, as_tool: None, groups: None });
         }
         let own;
-        let table = match &log.held {
-            Held::Columns(table) => table.as_ref(),
-            _ => {
-                own = RequestTable::of(&run.timelines);
-                &own
-            }
+        let table = if let Held::Columns(table) = &log.held {
+            table.as_ref()
+        } else {
+            own = RequestTable::of(&run.timelines);
+            &own
         };
         let believed = Believed::new(facts(run, table, slo));
         if table.is_empty() {

@@ -395,10 +395,9 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             }
         }
     }
-    if engines.len() > 1 || engines.iter().any(|e| !e.given().is_empty()) {
-        if !settings.iter().any(Setting::is_vllm) {
-            bail!("options of vllm-v1 without it: add --policy {VLLM_V1}");
-        }
+    let has_options = engines.len() > 1 || engines.iter().any(|e| !e.given().is_empty());
+    if has_options && !settings.iter().any(Setting::is_vllm) {
+        bail!("options of vllm-v1 without it: add --policy {VLLM_V1}");
     }
     Ok((source, settings))
 }
