@@ -125,11 +125,7 @@ impl Server for VllmConfig {
 impl Server for DecodeFirst {
     fn run(&self, workload: &Workload, step_time: &dyn StepTime) -> Result<Vec<RequestTimeline>> {
         let result = Simulation::new(workload, *self, step_time).run()?;
-        result.timelines().map_err(|source| FitError::Row {
-            file: "simulation".to_owned(),
-            line: 0,
-            problem: source.to_string(),
-        })
+        result.timelines().map_err(|e| unsound(&e))
     }
 
     fn load(&self, workload: &Workload, step_time: &dyn StepTime) -> Result<Option<f64>> {
