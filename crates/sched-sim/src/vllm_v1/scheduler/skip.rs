@@ -81,8 +81,20 @@ impl VllmV1 {
         if decodes == 0 || holds && (self.backlogged || waiting > 0) {
             return None;
         }
-        // With two steps in flight, one of them is under way, and every row of it has to be a
-        // decode of the running request in its place, whose token is the only one on its way.
+        let (head, arrivals) = if room == 0 || self.max_active <= decodes {
+            // Nobody is admitted, whoever waits.
+            (Head::Unseen, holds)
+        } else if let Some(slot) = self.waiting.head() {
+            // Who comes later is behind the head, unless by priority, and unless the cap depends
+            // on how many there are.
+            let arrivals = self.config.policy == QueuePolicy::Priority
+                || self.config.long_prefill_token_threshold_adaptive;
+            (self.blocked(slot, room)?, arrivals)
+        } else {
+            (Head::Unseen, true)
+        };
+        // With two steps in flight, one of them is under way, and every row of it has to sample a
+        // token of the running request in its place, the only one of it on its way.
         let is_async = in_flight.is_some();
         let rows = in_flight.map_or(&[][..], Plan::rows);
         if is_async && rows.len() != decodes {
@@ -93,13 +105,13 @@ impl VllmV1 {
         for (place, &slot) in self.running.iter().enumerate() {
             let seq = self.seqs.get(slot as usize)?;
             if let Some(row) = rows.get(place)
-                && (row.slot != slot || row.prefill || !row.samples)
+                && (row.slot != slot || !row.samples)
             {
                 return None;
             }
             let decodes = !seq.in_prefill
                 && seq.placeholders == on_the_way
-                && seq.in_flight == on_the_way
+                && seq.in_flight == rows.get(place).map_or(0, |row| row.tokens)
                 && seq.stale == 0
                 && seq.computed + 1 == seq.tokens + on_the_way
                 && seq.tokens <= seq.table.register_at();
@@ -111,21 +123,7 @@ impl VllmV1 {
             steps = steps.min(left);
             context += seq.computed + 1;
         }
-        let decodes = decodes as u64;
-        if room == 0 || self.max_active <= self.running.len() {
-            // Nobody is admitted, whoever waits.
-            let arrivals = holds;
-            return Some(Quiet { steps, decodes, context, arrivals, head: Head::Unseen });
-        }
-        let Some(slot) = self.waiting.head() else {
-            return Some(Quiet { steps, decodes, context, arrivals: true, head: Head::Unseen });
-        };
-        let head = self.blocked(slot, room)?;
-        // Who comes later is behind the head, unless by priority, and unless the cap depends on
-        // how many there are.
-        let arrivals = self.config.policy == QueuePolicy::Priority
-            || self.config.long_prefill_token_threshold_adaptive;
-        Some(Quiet { steps, decodes, context, arrivals, head })
+        Some(Quiet { steps, decodes: decodes as u64, context, arrivals, head })
     }
 
     /// Why the head of the queue would not be admitted with `room` tokens left; `None` if it would.
@@ -160,6 +158,7 @@ impl VllmV1 {
             let seq = &mut self.seqs[slot as usize];
             seq.tokens += steps;
             seq.computed += steps;
+            seq.in_flight = seq.placeholders;
         }
         let tokens = steps * quiet.decodes;
         self.scheduled_tokens += tokens;
