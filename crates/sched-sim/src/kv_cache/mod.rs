@@ -343,21 +343,24 @@ impl KvCache {
         }
         let mut id = self.pool.front();
         table.blocks.reserve(usize::try_from(more).unwrap_or_default());
+        let watching = !self.watched.is_empty();
+        let mut evicted = 0;
         for _ in 0..more {
             let block = self.pool.block(id);
             let next = block.next;
             block.users = 1;
             if block.registered() {
                 let branch = block.branch;
-                self.touched |= self.watched.contains(&branch);
+                self.touched |= watching && self.watched.contains(&branch);
                 self.prefixes.remove(&mut self.pool, id);
-                self.cached -= 1;
-                self.counters.evicted_blocks += 1;
+                evicted += 1;
             }
             table.blocks.push(id);
             id = next;
         }
         self.pool.cut_front(id, more);
+        self.cached -= evicted;
+        self.counters.evicted_blocks += evicted;
         self.used += more;
         table.room += more * self.options.block_size;
         true
@@ -377,7 +380,7 @@ impl KvCache {
         let full = full.min(u32::try_from(table.blocks.len()).unwrap_or(u32::MAX));
         while table.registered < full {
             let (chain, cursor, first) = (&table.chain, &mut table.cursor, table.registered);
-            let (blocks, branch) = self.prefixes.span(chain, cursor, first);
+            let (blocks, branch) = chain.span(cursor, first);
             let end = full.min(first + blocks);
             let Some(ids) = table.blocks.get(first as usize..end as usize) else { break };
             self.counters.registered_blocks += ids.len() as u64;
@@ -392,22 +395,26 @@ impl KvCache {
     /// Frees all blocks of a request. What is in the prefix cache stays there.
     pub fn release(&mut self, table: &mut BlockTable) {
         let (mut front, mut back) = (Row::default(), Row::default());
+        let (mut freed, mut cached) = (0, 0);
+        let all_at_end = self.options.freed_order == FreedOrder::AllAtEnd;
         for &id in table.blocks.iter().rev() {
             let block = self.pool.block(id);
             block.users -= 1;
             if block.users > 0 {
                 continue;
             }
-            self.used -= 1;
+            freed += 1;
             if block.registered() {
-                self.cached += 1;
+                cached += 1;
                 back.push(&mut self.pool, id);
-            } else if self.options.freed_order == FreedOrder::AllAtEnd {
+            } else if all_at_end {
                 back.push(&mut self.pool, id);
             } else {
                 front.push(&mut self.pool, id);
             }
         }
+        self.used -= freed;
+        self.cached += cached;
         self.pool.prepend(&front);
         self.pool.append(&back);
         table.blocks.clear();

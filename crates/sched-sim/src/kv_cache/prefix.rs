@@ -87,6 +87,13 @@ impl Chain {
         Cursor { span: u32::try_from(after.saturating_sub(1)).unwrap_or(u32::MAX) }
     }
 
+    /// How many blocks from `block` on lie in one branch, and which branch it is.
+    pub fn span(&self, cursor: &mut Cursor, block: u32) -> (u32, u32) {
+        let key = self.key(cursor, block);
+        let end = self.spans.get(cursor.span as usize + 1).map_or(self.blocks, |s| s.first);
+        (end - block, key.branch)
+    }
+
     /// The key of block `block`, which must not be before the cursor's last one.
     fn key(&self, cursor: &mut Cursor, block: u32) -> Node {
         while let Some(next) = self.spans.get(cursor.span as usize + 1)
@@ -182,13 +189,6 @@ impl Prefixes {
             None | Some(&(0 | EVICTED)) => None,
             Some(&head) => Some(head),
         }
-    }
-
-    /// How many blocks from `block` on lie in one branch, and which branch it is.
-    pub fn span(&self, chain: &Chain, cursor: &mut Cursor, block: u32) -> (u32, u32) {
-        let key = chain.key(cursor, block);
-        let end = chain.spans.get(cursor.span as usize + 1).map_or(chain.blocks, |s| s.first);
-        (end - block, key.branch)
     }
 
     /// Registers `ids` as the blocks from `block` on of `chain`, all in one branch; for how many

@@ -528,17 +528,6 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         }
     }
 
-    /// Notes the first tokens of a step in which everybody samples one.
-    fn note_first_tokens(&mut self, flight: &Flight) {
-        for row in flight.plan.rows().iter().filter(|row| row.prefill) {
-            let record = &mut self.run.records[index(row.id)];
-            if record.first_token().is_none() {
-                record.prompt_done = flight.end;
-                record.first_token = flight.end;
-            }
-        }
-    }
-
     /// Moves the clock past one step, unless it is empty.
     fn pass(&mut self, flight: &Flight, observer: &mut impl Observer) -> Option<Stretch> {
         let Flight { start, end, work, held_tokens, used_blocks, .. } = *flight;
@@ -589,9 +578,6 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
             self.fly(flight);
             if let Some(stretch) = self.pass(flight, observer) {
                 self.run.statistics.add(&stretch, 0);
-            }
-            if flight.work.prefills > 0 {
-                self.note_first_tokens(flight);
             }
         }
         let new = steps - u64::from(landed.is_some());

@@ -104,20 +104,10 @@ impl Plan {
         removed
     }
 
-    /// Makes it the plan of a later step in which all its requests decode, and for which nobody
-    /// had to go.
+    /// Makes it the plan of a later step of the same decodes, for which nobody had to go.
     pub(super) fn repeat(&mut self) {
         self.preempted.clear();
         self.lost.clear();
-        if self.work.prefills > 0 {
-            self.admitted = self.rows.len();
-            self.begin_count();
-            for row in std::mem::take(&mut self.rows) {
-                let computed = row.computed + row.tokens;
-                let (kind, prefill) = (Kind::Running, false);
-                self.push(Scheduled { tokens: 1, computed, kind, prefill, ..row });
-            }
-        }
     }
 
     /// The requests of the step: in the order of the running list, then admissions.

@@ -136,6 +136,9 @@ struct Sequence {
     stale: u64,
     /// Whether its last step left known tokens uncomputed.
     in_prefill: bool,
+    /// Up to how many computed tokens it only decodes, with nothing to do about its blocks; 0 if
+    /// that is not known.
+    calm: u64,
     status: Status,
     preemptions: u64,
     priority: i64,
@@ -144,6 +147,15 @@ struct Sequence {
 }
 
 impl Sequence {
+    /// Finds out for how long it only decodes. Sooner is always right, as the general path takes
+    /// over then.
+    fn calm_down(&mut self, last: u64, on_the_way: u64) {
+        // Async: the token that fills a block is known, and registers it, a step later.
+        let full = (self.table.register_at() - 1).saturating_add(on_the_way);
+        let calm = last.min(self.table.room()).min(full).min(self.end - 1);
+        self.calm = if self.in_prefill { 0 } else { calm };
+    }
+
     fn outputs(&self) -> u64 {
         self.tokens - self.prompt
     }
@@ -439,6 +451,7 @@ impl VllmV1 {
                 in_flight: 0,
                 stale: 0,
                 in_prefill: false,
+                calm: 0,
                 status: Status::Finished,
                 preemptions: 0,
                 priority: 0,
@@ -459,6 +472,7 @@ impl VllmV1 {
             in_flight: 0,
             stale: 0,
             in_prefill: false,
+            calm: 0,
             status: Status::Waiting,
             preemptions: 0,
             priority: request.priority,
@@ -613,20 +627,14 @@ impl VllmV1 {
     /// `from` on that compute the one token they sampled last, and neither need nor fill a block.
     /// How many there are until the first that is anything else.
     fn schedule_decodes(&mut self, from: usize, plan: &mut Plan, pass: &mut Pass) -> usize {
-        let last = self.config.max_model_len - 1;
         let room = usize::try_from(pass.room).unwrap_or(usize::MAX);
         let (mut decodes, mut context) = (0, 0);
         for &slot in self.running.get(from..).unwrap_or_default().iter().take(room) {
             let Some(seq) = self.seqs.get_mut(slot as usize) else { break };
             let computed = seq.computed;
             let after = computed + 1;
-            let plain = !seq.in_prefill
-                && after == seq.tokens + seq.placeholders
-                && after <= last
-                && after <= seq.table.room()
-                && after.min(seq.tokens) < seq.table.register_at()
-                && (seq.placeholders == 0 || computed + 2 < seq.end + seq.placeholders);
-            if !plain {
+            let sampled = after == seq.tokens + pass.on_the_way;
+            if seq.calm < after || !sampled || seq.placeholders != pass.on_the_way {
                 break;
             }
             seq.computed = after;
@@ -712,6 +720,7 @@ impl VllmV1 {
         plan.lost.push(seq.computed);
         self.held -= seq.computed;
         seq.computed = 0;
+        seq.calm = 0;
         seq.placeholders = 0;
         seq.stale = seq.in_flight;
         seq.status = Status::Preempted;
@@ -817,6 +826,7 @@ impl VllmV1 {
         seq.in_prefill = seq.computed < seq.tokens + seq.placeholders;
         row.samples = !seq.in_prefill;
         seq.placeholders += if row.samples { pass.on_the_way } else { 0 };
+        seq.calm_down(self.config.max_model_len - 1, pass.on_the_way);
         plan.push(row);
     }
 
@@ -831,8 +841,23 @@ impl VllmV1 {
     pub fn update_from_output(&mut self, plan: Plan) -> &Update {
         self.update.first_tokens.clear();
         self.update.finished.clear();
+        let max_model_len = self.config.max_model_len;
         for row in &plan.rows {
             let Some(seq) = self.seqs.get_mut(row.slot as usize) else { continue };
+            // Most rows of most steps: one more token that is neither the first nor the last, and
+            // fills no block.
+            let known = seq.tokens + 1;
+            if !row.prefill
+                && row.samples
+                && seq.stale == 0
+                && seq.status == Status::Running
+                && known < seq.table.register_at().min(seq.end).min(max_model_len)
+            {
+                seq.tokens = known;
+                seq.in_flight -= row.tokens;
+                seq.placeholders = seq.placeholders.saturating_sub(1);
+                continue;
+            }
             seq.in_flight = seq.in_flight.saturating_sub(row.tokens);
             let stale = seq.stale > 0;
             seq.stale = seq.stale.saturating_sub(row.tokens);

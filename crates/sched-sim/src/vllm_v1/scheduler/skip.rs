@@ -93,8 +93,8 @@ impl VllmV1 {
         } else {
             (Head::Unseen, true)
         };
-        // With two steps in flight, one of them is under way, and every row of it has to sample a
-        // token of the running request in its place, the only one of it on its way.
+        // With two steps in flight, one of them is under way, and every row of it has to be a
+        // decode of the running request in its place, whose token is the only one on its way.
         let is_async = in_flight.is_some();
         let rows = in_flight.map_or(&[][..], Plan::rows);
         if is_async && rows.len() != decodes {
@@ -105,13 +105,13 @@ impl VllmV1 {
         for (place, &slot) in self.running.iter().enumerate() {
             let seq = self.seqs.get(slot as usize)?;
             if let Some(row) = rows.get(place)
-                && (row.slot != slot || !row.samples)
+                && (row.slot != slot || row.prefill || !row.samples)
             {
                 return None;
             }
             let decodes = !seq.in_prefill
                 && seq.placeholders == on_the_way
-                && seq.in_flight == rows.get(place).map_or(0, |row| row.tokens)
+                && seq.in_flight == on_the_way
                 && seq.stale == 0
                 && seq.computed + 1 == seq.tokens + on_the_way
                 && seq.tokens <= seq.table.register_at();
@@ -158,7 +158,6 @@ impl VllmV1 {
             let seq = &mut self.seqs[slot as usize];
             seq.tokens += steps;
             seq.computed += steps;
-            seq.in_flight = seq.placeholders;
         }
         let tokens = steps * quiet.decodes;
         self.scheduled_tokens += tokens;
@@ -173,6 +172,7 @@ impl VllmV1 {
     /// Takes and registers blocks as in up to `most` steps; how many steps were possible.
     fn fill_blocks(&mut self, most: u64, taken: &mut Taken) -> u64 {
         let size = self.config.block_size;
+        let last = self.config.max_model_len - 1;
         // A block has to be taken when the request's tokens pass a multiple of its size, and one
         // can be registered when they reach it; with a step in flight that is the same step.
         let mut due = std::mem::take(&mut self.due);
@@ -208,6 +208,7 @@ impl VllmV1 {
                 let seq = &mut self.seqs[slot as usize];
                 self.kv.extend(&mut seq.table, seq.computed + 1 + step);
                 self.kv.register(&mut seq.table, seq.tokens + step);
+                seq.calm_down(last, seq.placeholders);
             }
             taken.add(before - self.kv.idle_blocks(), step);
             if self.kv.was_touched() {
