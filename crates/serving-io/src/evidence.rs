@@ -95,7 +95,7 @@ fn stated(run: &Run) -> Stated {
     let itl_is_tpot = tool.contains("aiperf") || tool.contains("guidellm");
     for (key, value) in run.stated.iter() {
         let key = key.to_ascii_lowercase().replace(['.', ' '], "_");
-        let Some((name, per)) = [("_ms", 1e-3), ("_s", 1.0)]
+        let Some((name, per)) = [("_ms", 1e3), ("_s", 1.0)]
             .into_iter()
             .find_map(|(unit, per)| Some((key.strip_suffix(unit)?, per)))
         else {
@@ -117,7 +117,7 @@ fn stated(run: &Run) -> Stated {
             _ => continue,
         };
         // The sum of a file's own digits is not rounded again: both units end in seconds.
-        let value = value * per;
+        let value = value / per;
         if value.is_finite() && 0.0 <= value {
             *slot(spread) = Some(value);
         }
