@@ -775,3 +775,18 @@ fn a_run_with_an_error_finding_ends_with_exit_code_3() {
     let text = run(&["report", warned.to_str().unwrap(), "--warn-fatal"]);
     assert!(text.ends_with("exit 3\n"), "{text}");
 }
+
+/// Steps of 42, 10, 30 and 10 ms under two steps in flight. The first two, a prompt of 32 tokens
+/// and the token after it, are scheduled at once, so that who arrives at 5 ms is in the third, with
+/// a prompt of 20 tokens: first tokens at 42 and 82 ms, last ones at 82 and 92. Blocks held: 2, 3,
+/// 5, 5 of 10, so (42 · 2 + 10 · 3 + 40 · 5) / 920 = 34.1 %.
+#[test]
+fn a_run_under_vllm_can_be_checked_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "arrival_ms,input_tokens,output_tokens\n0,32,3\n5,20,2\n";
+    std::fs::write(dir.path().join("two.csv"), trace).unwrap();
+    let arguments = "sim --trace two.csv --policy vllm-v1 --num-kv-blocks 11 \
+                     --step-time base=10ms,prefill=1ms/token";
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    insta::assert_snapshot!(run_in(dir.path(), &arguments));
+}

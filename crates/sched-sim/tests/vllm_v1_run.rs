@@ -127,8 +127,13 @@ fn both<'w, T: StepTime + Clone>(
     Ok((fast, fast_history))
 }
 
+/// How many cases: 400, or what `PROPTEST_CASES` says.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     /// Skipping agrees with asking in every step, bit for bit, and the books balance.
     #[test]

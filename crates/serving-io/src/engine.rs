@@ -55,8 +55,10 @@ pub struct Machine {
     a100_or_gb10: bool,
 }
 
-/// Parameters, layers, KV heads, head size and longest request, from the models' `config.json` and
-/// the parameter count of their weights on Hugging Face.
+/// Parameters, layers, KV heads, head size and longest request.
+///
+/// Source: `num_hidden_layers`, `num_key_value_heads`, `head_dim` and `max_position_embeddings` of
+/// each model's `config.json` on Hugging Face; a test counts the parameters from the same file.
 const MODELS: [(&str, u64, u64, u64, u64, u64); 4] = [
     ("meta-llama/Meta-Llama-3.1-8B", 8_030_261_248, 32, 8, 128, 131_072),
     ("meta-llama/Meta-Llama-3.1-70B", 70_553_706_496, 80, 8, 128, 131_072),
@@ -64,7 +66,10 @@ const MODELS: [(&str, u64, u64, u64, u64, u64); 4] = [
     ("Qwen/Qwen3-32B", 32_762_123_264, 64, 8, 128, 40_960),
 ];
 
-/// MiB of memory as `nvidia-smi` prints them.
+/// MiB of memory.
+///
+/// Source: what `nvidia-smi` prints as the total of the 80 GB A100 and H100, the 141 GB H200, the
+/// 180 GB B200 and the 48 GB L40S. A process sees up to 1 % less.
 const GPUS: [(&str, u64); 5] = [
     ("NVIDIA A100 SXM", 81_920),
     ("NVIDIA H100 SXM", 81_559),
@@ -490,6 +495,13 @@ impl EngineOptions {
         };
         let memory = self.size("gpu_memory")?.unwrap_or(machine.memory).get();
         let share = self.share("gpu_memory_utilization")?.unwrap_or(GPU_MEMORY_UTILIZATION);
+        let version = self.version()?.unwrap_or(EngineVersion::V0_33_0);
+        if self.get("gpu_memory_utilization").is_none() && version != EngineVersion::V0_33_0 {
+            notes.push(format!(
+                "gpu_memory_utilization {share} is the default of 0.33.0; that of {version} was not \
+                 looked up: give it as the server has it"
+            ));
+        }
         let reserved = self.size("reserved_memory")?.map_or(0.0, Bytes::get);
         let weights = machine.weights.get() / shards;
         let left = memory * share - weights - reserved;
@@ -609,6 +621,41 @@ mod tests {
             EngineOptions::from_command_line("--kv-memory 16GiB --kv-bytes-per-token 57344");
         let config = options.unwrap().resolve(None).unwrap().config;
         assert_eq!(config.num_blocks, 18_724);
+    }
+
+    /// Parameters from `hidden_size`, `vocab_size`, `intermediate_size` and the heads: embeddings
+    /// and output, and in each layer four attention matrices, three of the MLP and the norms, of
+    /// which Qwen3 has two more of the size of a head.
+    #[test]
+    fn parameters_follow_from_config_json() {
+        let fields = [
+            (4096, 128_256, 14_336, 32, 0),
+            (8192, 128_256, 28_672, 64, 0),
+            (4096, 151_936, 12_288, 32, 2),
+            (5120, 151_936, 25_600, 64, 2),
+        ];
+        for (&(name, params, layers, kv_heads, head, _), fields) in MODELS.iter().zip(fields) {
+            let (hidden, vocab, mlp, heads, head_norms) = fields;
+            let attention = 2 * hidden * head * (heads + kv_heads);
+            let norms = 2 * hidden + head_norms * head;
+            let counted =
+                2 * vocab * hidden + layers * (attention + 3 * hidden * mlp + norms) + hidden;
+            assert_eq!(counted, params, "{name}");
+        }
+    }
+
+    /// The share that vLLM takes by default is known of one release.
+    #[test]
+    fn a_default_of_another_release_is_not_passed_off_as_its_own() {
+        let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1);
+        let said = |line: &str| {
+            let options = EngineOptions::from_command_line(line).unwrap();
+            options.resolve(machine.as_ref()).unwrap().notes.join(" ")
+        };
+        let warns = |line: &str| said(line).contains("was not looked up");
+        assert!(warns("--engine-version 0.19.0"));
+        assert!(!warns("--engine-version 0.19.0 --gpu-memory-utilization 0.9"));
+        assert!(!warns("--engine-version 0.33.0"));
     }
 
     /// 70B on four H100: 0.9 · 79.65 − 131.42 / 4 GiB over 80 KiB a token and GPU.

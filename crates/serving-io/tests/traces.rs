@@ -278,3 +278,30 @@ fn the_azure_traces_of_2023_have_these_totals() {
         assert_eq!(notes(&file), [] as [&str; 0]);
     }
 }
+
+/// A request's prompt as names with their tokens: 512 each, the last one what is left.
+#[test]
+fn the_names_of_a_mooncake_trace_are_runs_of_its_prompt() {
+    let row = |ms: u64, input: u64, ids: &str| {
+        format!(
+            r#"{{"timestamp": {ms}, "input_length": {input}, "output_length": 3, "hash_ids": {ids}}}"#
+        )
+    };
+    let file = trace([row(500, 1100, "[0, 1, 2]"), row(750, 1024, "[0, 7]")].join("\n"));
+    assert_eq!(file.format, TraceFormat::Mooncake);
+    assert_eq!(rows(&file.workload), ["1 0s 1100 3", "2 250ms 1024 3"]);
+    let prompts: Vec<_> = file
+        .workload
+        .requests()
+        .iter()
+        .map(|r| r.content.as_ref().unwrap().prompt.clone())
+        .collect();
+    assert_eq!(prompts, [vec![(0, 512), (1, 512), (2, 76)], vec![(0, 512), (7, 512)]]);
+
+    // One name too few, one that is too large, and one that is no number.
+    for (input, ids) in [(1100, "[0, 1]"), (512, "[4611686018427387904]"), (512, r#"["a"]"#)] {
+        let said = say(row(0, input, ids));
+        let expected = format!("{} whole numbers below 2^62", input.div_ceil(512));
+        assert!(said.contains("line 1, `hash_ids`") && said.contains(&expected), "{said}");
+    }
+}

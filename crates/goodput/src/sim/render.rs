@@ -144,6 +144,10 @@ fn load_lines(run: &Simulated) -> Vec<String> {
     let shown = |x: Option<f64>| x.map_or("-".to_owned(), |x| format::significant(x, 3));
     let demand = load.saturated_demand_s.map_or("-".to_owned(), report_text::time);
     let mut lines = vec![match load.arrival_rate {
+        Some(rate) if load.saturated_demand_s.is_none() && run.config.is_some() => format!(
+            "{}/s arrive; no rho: how long a request keeps its place depends on the others and on free KV blocks",
+            format::significant(rate, 3)
+        ),
         Some(rate) => format!(
             "rho {}: {}/s arrive, each takes {demand} of a server with a full batch",
             shown(load.rho()),

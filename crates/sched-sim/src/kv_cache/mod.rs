@@ -39,7 +39,7 @@ mod pool;
 mod prefix;
 
 use crate::error::{Result, SimError};
-use pool::{BlockId, Pool};
+use pool::{BlockId, Pool, Row};
 use prefix::{Chain, Cursor, Prefixes};
 
 /// Where blocks that hold no known prefix go when they are freed.
@@ -341,19 +341,26 @@ impl KvCache {
             self.counters.oom_refusals += 1;
             return false;
         }
+        let mut id = self.pool.front();
+        table.blocks.reserve(usize::try_from(more).unwrap_or_default());
+        let watching = !self.watched.is_empty();
+        let mut evicted = 0;
         for _ in 0..more {
-            let id = self.pool.front();
-            self.pool.unlink(id);
-            if self.pool.block(id).registered() {
-                let branch = self.pool.block(id).branch;
-                self.touched |= self.watched.contains(&branch);
+            let block = self.pool.block(id);
+            let next = block.next;
+            block.users = 1;
+            if block.registered() {
+                let branch = block.branch;
+                self.touched |= watching && self.watched.contains(&branch);
                 self.prefixes.remove(&mut self.pool, id);
-                self.cached -= 1;
-                self.counters.evicted_blocks += 1;
+                evicted += 1;
             }
-            self.pool.block(id).users = 1;
             table.blocks.push(id);
+            id = next;
         }
+        self.pool.cut_front(id, more);
+        self.cached -= evicted;
+        self.counters.evicted_blocks += evicted;
         self.used += more;
         table.room += more * self.options.block_size;
         true
@@ -370,40 +377,46 @@ impl KvCache {
     fn register_blocks(&mut self, table: &mut BlockTable, tokens: u64) {
         let full = u32::try_from(tokens / self.options.block_size).unwrap_or(u32::MAX);
         let full = full.min(table.chain.blocks());
-        while table.registered < full
-            && let Some(&id) = table.blocks.get(table.registered as usize)
-        {
-            let (chain, cursor) = (&table.chain, &mut table.cursor);
-            let refilled =
-                self.prefixes.insert(&mut self.pool, chain, cursor, table.registered, id);
-            self.touched |= self.watched.contains(&self.pool.block(id).branch);
-            self.counters.registered_blocks += 1;
-            self.counters.refilled_blocks += u64::from(refilled);
-            table.registered += 1;
+        let full = full.min(u32::try_from(table.blocks.len()).unwrap_or(u32::MAX));
+        while table.registered < full {
+            let (chain, cursor, first) = (&table.chain, &mut table.cursor, table.registered);
+            let (blocks, branch) = chain.span(cursor, first);
+            let end = full.min(first + blocks);
+            let Some(ids) = table.blocks.get(first as usize..end as usize) else { break };
+            self.counters.registered_blocks += ids.len() as u64;
+            self.counters.refilled_blocks +=
+                self.prefixes.insert(&mut self.pool, chain, cursor, first, ids);
+            self.touched |= self.watched.contains(&branch);
+            table.registered = end;
         }
         self.set_register_at(table);
     }
 
     /// Frees all blocks of a request. What is in the prefix cache stays there.
     pub fn release(&mut self, table: &mut BlockTable) {
-        let mut front = 0;
+        let (mut front, mut back) = (Row::default(), Row::default());
+        let (mut freed, mut cached) = (0, 0);
+        let all_at_end = self.options.freed_order == FreedOrder::AllAtEnd;
         for &id in table.blocks.iter().rev() {
             let block = self.pool.block(id);
             block.users -= 1;
             if block.users > 0 {
                 continue;
             }
-            self.used -= 1;
+            freed += 1;
             if block.registered() {
-                self.cached += 1;
-                self.pool.append(id);
-            } else if self.options.freed_order == FreedOrder::AllAtEnd {
-                self.pool.append(id);
+                cached += 1;
+                back.push(&mut self.pool, id);
+            } else if all_at_end {
+                back.push(&mut self.pool, id);
             } else {
-                self.pool.insert_after(front, id);
-                front = id;
+                front.push(&mut self.pool, id);
             }
         }
+        self.used -= freed;
+        self.cached += cached;
+        self.pool.prepend(&front);
+        self.pool.append(&back);
         table.blocks.clear();
         self.reset(table, 0);
     }

@@ -12,7 +12,7 @@ pub(super) const UNREGISTERED: u32 = u32::MAX;
 pub(super) struct Block {
     /// Neighbours in the free list, while `users` is 0.
     prev: BlockId,
-    next: BlockId,
+    pub next: BlockId,
     /// Requests whose table holds it.
     pub users: u32,
     /// The key under which it is registered: a branch of the prefix tree and a place in it.
@@ -75,26 +75,60 @@ impl Pool {
         self.idle -= 1;
     }
 
-    /// Puts a block behind `prev`, which is in the free list or is 0 for the front.
-    pub fn insert_after(&mut self, prev: BlockId, id: BlockId) {
-        let next = self.block(prev).next;
-        self.block(prev).next = id;
-        self.block(next).prev = id;
-        let block = self.block(id);
-        block.prev = prev;
-        block.next = next;
-        self.idle += 1;
+    /// Takes the first `taken` blocks out of the free list, of which `next` follows the last.
+    pub fn cut_front(&mut self, next: BlockId, taken: u64) {
+        self.blocks[0].next = next;
+        self.block(next).prev = 0;
+        self.idle -= taken;
     }
 
-    /// Puts a block at the end of the free list.
-    pub fn append(&mut self, id: BlockId) {
-        let last = self.blocks[0].prev;
-        self.insert_after(last, id);
+    /// Puts a row of blocks at the front of the free list.
+    pub fn prepend(&mut self, row: &Row) {
+        self.splice(0, row, self.blocks[0].next);
+    }
+
+    /// Puts a row of blocks at the end of the free list.
+    pub fn append(&mut self, row: &Row) {
+        self.splice(self.blocks[0].prev, row, 0);
+    }
+
+    fn splice(&mut self, prev: BlockId, row: &Row, next: BlockId) {
+        if row.blocks == 0 {
+            return;
+        }
+        self.block(prev).next = row.first;
+        self.block(row.first).prev = prev;
+        self.block(row.last).next = next;
+        self.block(next).prev = row.last;
+        self.idle += row.blocks;
     }
 
     /// The free list from its front.
     pub fn free_list(&self) -> impl Iterator<Item = BlockId> + '_ {
         std::iter::successors(Some(self.front()), |&id| Some(self.blocks[id as usize].next))
             .take_while(|&id| id != 0)
+    }
+}
+
+/// Blocks that are linked to each other, to be put into the free list at once.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    first: BlockId,
+    last: BlockId,
+    blocks: u64,
+}
+
+impl Row {
+    /// Links a block without a user to the end of the row.
+    #[inline]
+    pub fn push(&mut self, pool: &mut Pool, id: BlockId) {
+        if self.blocks == 0 {
+            self.first = id;
+        } else {
+            pool.block(self.last).next = id;
+            pool.block(id).prev = self.last;
+        }
+        self.last = id;
+        self.blocks += 1;
     }
 }

@@ -87,6 +87,13 @@ impl Chain {
         Cursor { span: u32::try_from(after.saturating_sub(1)).unwrap_or(u32::MAX) }
     }
 
+    /// How many blocks from `block` on lie in one branch, and which branch it is.
+    pub fn span(&self, cursor: &mut Cursor, block: u32) -> (u32, u32) {
+        let key = self.key(cursor, block);
+        let end = self.spans.get(cursor.span as usize + 1).map_or(self.blocks, |s| s.first);
+        (end - block, key.branch)
+    }
+
     /// The key of block `block`, which must not be before the cursor's last one.
     fn key(&self, cursor: &mut Cursor, block: u32) -> Node {
         while let Some(next) = self.spans.get(cursor.span as usize + 1)
@@ -184,45 +191,48 @@ impl Prefixes {
         }
     }
 
-    /// Registers `id` as block `block` of `chain`; says whether the same tokens had been cached
-    /// and evicted.
+    /// Registers `ids` as the blocks from `block` on of `chain`, all in one branch; for how many
+    /// of them the same tokens had been cached and evicted.
     pub fn insert(
         &mut self,
         pool: &mut Pool,
         chain: &Chain,
         cursor: &mut Cursor,
         block: u32,
-        id: BlockId,
-    ) -> bool {
+        ids: &[BlockId],
+    ) -> u64 {
         let key = chain.key(cursor, block);
-        let place = key.place as usize;
+        let first = key.place as usize;
         let branch = &mut self.branches[key.branch as usize];
-        branch.live += 1;
+        branch.live += u32::try_from(ids.len()).unwrap_or(u32::MAX);
         let heads = &mut branch.heads;
         if heads.is_empty() {
             heads.resize(branch.evicted as usize, EVICTED);
         }
-        if heads.len() <= place {
-            heads.resize(place + 1, 0);
+        if heads.len() < first + ids.len() {
+            heads.resize(first + ids.len(), 0);
         }
-        let head = heads[place];
-        let b = pool.block(id);
-        b.branch = key.branch;
-        b.place = key.place;
-        if head == 0 || head == EVICTED {
-            heads[place] = id;
-            b.twin_prev = id;
-            b.twin_next = id;
-            return head == EVICTED;
+        let mut refilled = 0;
+        for ((head, &id), place) in heads[first..].iter_mut().zip(ids).zip(key.place..) {
+            let b = pool.block(id);
+            b.branch = key.branch;
+            b.place = place;
+            if *head == 0 || *head == EVICTED {
+                refilled += u64::from(*head == EVICTED);
+                *head = id;
+                b.twin_prev = id;
+                b.twin_next = id;
+                continue;
+            }
+            // No two blocks are merged: the copy waits behind the first one.
+            let last = pool.block(*head).twin_prev;
+            pool.block(last).twin_next = id;
+            pool.block(*head).twin_prev = id;
+            let b = pool.block(id);
+            b.twin_prev = last;
+            b.twin_next = *head;
         }
-        // No two blocks are merged: the copy waits behind the first one.
-        let last = pool.block(head).twin_prev;
-        pool.block(last).twin_next = id;
-        pool.block(head).twin_prev = id;
-        let b = pool.block(id);
-        b.twin_prev = last;
-        b.twin_next = head;
-        false
+        refilled
     }
 
     /// Forgets a registered block.

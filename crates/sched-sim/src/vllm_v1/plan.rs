@@ -50,7 +50,8 @@ pub struct Plan {
     pub(super) lost: Vec<u64>,
     pub(super) block_ids: Vec<u32>,
     pub(super) tokens: u64,
-    pub(super) context: u64,
+    context: u64,
+    work: StepWork,
 }
 
 impl Plan {
@@ -60,8 +61,47 @@ impl Plan {
         self.preempted.clear();
         self.lost.clear();
         self.block_ids.clear();
+        self.begin_count();
+    }
+
+    fn begin_count(&mut self) {
         self.tokens = 0;
         self.context = 0;
+        self.work = StepWork::default();
+    }
+
+    pub(super) fn push(&mut self, row: Scheduled) {
+        self.count(&row);
+        self.rows.push(row);
+    }
+
+    fn count(&mut self, row: &Scheduled) {
+        self.tokens += row.tokens;
+        self.context += row.computed + row.tokens;
+        if row.prefill {
+            self.work.add_chunk(row.tokens, row.computed);
+        } else {
+            // The token that it computes was sampled before this step.
+            self.work.add_decode(row.computed + 1);
+        }
+    }
+
+    /// Counts rows of decodes, whose tokens sum to `context` when the step ends.
+    pub(super) fn count_decodes(&mut self, decodes: u64, context: u64) {
+        self.tokens += decodes;
+        self.context += context;
+        self.work.decodes += decodes;
+        self.work.decode_context += context;
+    }
+
+    /// Takes a row out again.
+    pub(super) fn remove(&mut self, row: usize) -> Scheduled {
+        let removed = self.rows.remove(row);
+        self.begin_count();
+        for row in std::mem::take(&mut self.rows) {
+            self.push(row);
+        }
+        removed
     }
 
     /// Makes it the plan of a later step of the same decodes, for which nobody had to go.
@@ -109,16 +149,7 @@ impl Plan {
     /// What the step processes, to be priced by a [`StepTime`](crate::StepTime).
     #[must_use]
     pub fn work(&self) -> StepWork {
-        let mut work = StepWork::default();
-        for row in &self.rows {
-            if row.prefill {
-                work.add_chunk(row.tokens, row.computed);
-            } else {
-                // The token that it computes was sampled before this step.
-                work.add_decode(row.computed + 1);
-            }
-        }
-        work
+        self.work
     }
 
     /// Block ids of one of its rows: of an admission the whole table, of a running request the

@@ -136,6 +136,9 @@ struct Sequence {
     stale: u64,
     /// Whether its last step left known tokens uncomputed.
     in_prefill: bool,
+    /// Up to how many computed tokens it only decodes, with nothing to do about its blocks; 0 if
+    /// that is not known.
+    calm: u64,
     status: Status,
     preemptions: u64,
     priority: i64,
@@ -144,6 +147,15 @@ struct Sequence {
 }
 
 impl Sequence {
+    /// Finds out for how long it only decodes. Sooner is always right, as the general path takes
+    /// over then.
+    fn calm_down(&mut self, last: u64, on_the_way: u64) {
+        // Async: the token that fills a block is known, and registers it, a step later.
+        let full = (self.table.register_at() - 1).saturating_add(on_the_way);
+        let calm = last.min(self.table.room()).min(full).min(self.end - 1);
+        self.calm = if self.in_prefill { 0 } else { calm };
+    }
+
     fn outputs(&self) -> u64 {
         self.tokens - self.prompt
     }
@@ -274,6 +286,8 @@ struct Pass {
     cap: u64,
     hold: bool,
     carries_prefill: bool,
+    /// Async only: 1, the token of this step that nobody knows before it has run.
+    on_the_way: u64,
 }
 
 impl VllmV1 {
@@ -437,6 +451,7 @@ impl VllmV1 {
                 in_flight: 0,
                 stale: 0,
                 in_prefill: false,
+                calm: 0,
                 status: Status::Finished,
                 preemptions: 0,
                 priority: 0,
@@ -457,6 +472,7 @@ impl VllmV1 {
             in_flight: 0,
             stale: 0,
             in_prefill: false,
+            calm: 0,
             status: Status::Waiting,
             preemptions: 0,
             priority: request.priority,
@@ -498,6 +514,7 @@ impl VllmV1 {
             cap: self.long_prefill_cap(),
             hold: self.holds_prefill(),
             carries_prefill: false,
+            on_the_way: u64::from(self.config.is_async()),
         };
         self.schedule_running(&mut plan, &mut pass);
         plan.admitted = plan.rows.len();
@@ -505,7 +522,12 @@ impl VllmV1 {
         if plan.preempted.is_empty() {
             self.schedule_waiting(&mut plan, &mut pass);
         }
-        self.commit(&mut plan, &pass);
+        self.scheduled_tokens += plan.tokens;
+        self.held += plan.tokens;
+        self.executed += u64::from(plan.tokens > 0);
+        if pass.carries_prefill {
+            self.last_prefill = Some(self.executed);
+        }
         plan
     }
 
@@ -539,9 +561,12 @@ impl VllmV1 {
     fn schedule_running(&mut self, plan: &mut Plan, pass: &mut Pass) {
         let max_model_len = self.config.max_model_len;
         let mut at = 0;
-        while pass.room > 0
-            && let Some(&slot) = self.running.get(at)
-        {
+        loop {
+            at += self.schedule_decodes(at, plan, pass);
+            if pass.room == 0 {
+                break;
+            }
+            let Some(&slot) = self.running.get(at) else { break };
             at += 1;
             let seq = &mut self.seqs[slot as usize];
             // Async: the tokens that are on their way already reach the end of the answer.
@@ -583,9 +608,8 @@ impl VllmV1 {
                 plan.block_ids.extend(seq.table.blocks().iter().skip(held));
                 blocks.1 = count(plan.block_ids.len());
             }
-            pass.room -= n;
             pass.carries_prefill |= in_prefill;
-            plan.rows.push(Scheduled {
+            let row = Scheduled {
                 id: seq.id,
                 tokens: n,
                 computed,
@@ -594,8 +618,44 @@ impl VllmV1 {
                 samples: false,
                 slot,
                 blocks,
+            };
+            self.commit(row, plan, pass);
+        }
+    }
+
+    /// The part of section 2a that most rows of most steps are: running requests from place
+    /// `from` on that compute the one token they sampled last, and neither need nor fill a block.
+    /// How many there are until the first that is anything else.
+    fn schedule_decodes(&mut self, from: usize, plan: &mut Plan, pass: &mut Pass) -> usize {
+        let room = usize::try_from(pass.room).unwrap_or(usize::MAX);
+        let (mut decodes, mut context) = (0, 0);
+        for &slot in self.running.get(from..).unwrap_or_default().iter().take(room) {
+            let Some(seq) = self.seqs.get_mut(slot as usize) else { break };
+            let computed = seq.computed;
+            let after = computed + 1;
+            let sampled = after == seq.tokens + pass.on_the_way;
+            if seq.calm < after || !sampled || seq.placeholders != pass.on_the_way {
+                break;
+            }
+            seq.computed = after;
+            seq.in_flight += 1;
+            seq.placeholders += pass.on_the_way;
+            decodes += 1;
+            context += after;
+            plan.rows.push(Scheduled {
+                id: seq.id,
+                tokens: 1,
+                computed,
+                kind: Kind::Running,
+                prefill: false,
+                samples: true,
+                slot,
+                blocks: (0, 0),
             });
         }
+        pass.room -= decodes as u64;
+        plan.count_decodes(decodes as u64, context);
+        decodes
     }
 
     /// Preempts until the running request `slot`, the one before `at` in the list, can hold
@@ -618,7 +678,11 @@ impl VllmV1 {
             // Only the priority policy can choose one that already has its tokens of this step.
             // What it gives back goes to those later in the list.
             if let Some(row) = plan.rows.iter().position(|r| r.slot == victim) {
-                pass.room += plan.rows.remove(row).tokens;
+                let row = plan.remove(row);
+                pass.room += row.tokens;
+                let seq = &mut self.seqs[victim as usize];
+                seq.computed -= row.tokens;
+                seq.in_flight -= row.tokens;
             }
             self.preempt(victim, plan);
             if victim == slot {
@@ -656,6 +720,7 @@ impl VllmV1 {
         plan.lost.push(seq.computed);
         self.held -= seq.computed;
         seq.computed = 0;
+        seq.calm = 0;
         seq.placeholders = 0;
         seq.stale = seq.in_flight;
         seq.status = Status::Preempted;
@@ -717,7 +782,7 @@ impl VllmV1 {
                 plan.block_ids.extend_from_slice(seq.table.blocks());
                 blocks.1 = count(plan.block_ids.len());
             }
-            plan.rows.push(Scheduled {
+            let row = Scheduled {
                 id: seq.id,
                 tokens: n,
                 computed: hit.tokens,
@@ -726,8 +791,8 @@ impl VllmV1 {
                 samples: false,
                 slot,
                 blocks,
-            });
-            pass.room -= n;
+            };
+            self.commit(row, plan, pass);
             pass.carries_prefill |= carries_prefill;
             self.waiting.pop();
             self.running.push(slot);
@@ -751,25 +816,18 @@ impl VllmV1 {
         (!self.config.reserves_full_isl() || fits(seq.tokens)) && fits(hit.tokens + n)
     }
 
-    /// Section 2d.
-    fn commit(&mut self, plan: &mut Plan, pass: &Pass) {
-        let is_async = self.config.is_async();
-        for row in &mut plan.rows {
-            let seq = &mut self.seqs[row.slot as usize];
-            seq.computed += row.tokens;
-            seq.in_flight += row.tokens;
-            plan.tokens += row.tokens;
-            plan.context += seq.computed;
-            seq.in_prefill = seq.computed < seq.tokens + seq.placeholders;
-            row.samples = !seq.in_prefill;
-            seq.placeholders += u64::from(is_async && row.samples);
-        }
-        self.scheduled_tokens += plan.tokens;
-        self.held += plan.tokens;
-        self.executed += u64::from(plan.tokens > 0);
-        if pass.carries_prefill {
-            self.last_prefill = Some(self.executed);
-        }
+    /// Section 2d, for one request; what the priority policy takes back is undone in
+    /// [`extend_by_preemption`](Self::extend_by_preemption).
+    fn commit(&mut self, mut row: Scheduled, plan: &mut Plan, pass: &mut Pass) {
+        let Some(seq) = self.seqs.get_mut(row.slot as usize) else { return };
+        pass.room -= row.tokens;
+        seq.computed += row.tokens;
+        seq.in_flight += row.tokens;
+        seq.in_prefill = seq.computed < seq.tokens + seq.placeholders;
+        row.samples = !seq.in_prefill;
+        seq.placeholders += if row.samples { pass.on_the_way } else { 0 };
+        seq.calm_down(self.config.max_model_len - 1, pass.on_the_way);
+        plan.push(row);
     }
 
     /// What the latest [`update_from_output`](Self::update_from_output) said.
@@ -783,8 +841,23 @@ impl VllmV1 {
     pub fn update_from_output(&mut self, plan: Plan) -> &Update {
         self.update.first_tokens.clear();
         self.update.finished.clear();
+        let max_model_len = self.config.max_model_len;
         for row in &plan.rows {
             let Some(seq) = self.seqs.get_mut(row.slot as usize) else { continue };
+            // Most rows of most steps: one more token that is neither the first nor the last, and
+            // fills no block.
+            let known = seq.tokens + 1;
+            if !row.prefill
+                && row.samples
+                && seq.stale == 0
+                && seq.status == Status::Running
+                && known < seq.table.register_at().min(seq.end).min(max_model_len)
+            {
+                seq.tokens = known;
+                seq.in_flight -= row.tokens;
+                seq.placeholders = seq.placeholders.saturating_sub(1);
+                continue;
+            }
             seq.in_flight = seq.in_flight.saturating_sub(row.tokens);
             let stale = seq.stale > 0;
             seq.stale = seq.stale.saturating_sub(row.tokens);

@@ -81,6 +81,18 @@ impl VllmV1 {
         if decodes == 0 || holds && (self.backlogged || waiting > 0) {
             return None;
         }
+        let (head, arrivals) = if room == 0 || self.max_active <= decodes {
+            // Nobody is admitted, whoever waits.
+            (Head::Unseen, holds)
+        } else if let Some(slot) = self.waiting.head() {
+            // Who comes later is behind the head, unless by priority, and unless the cap depends
+            // on how many there are.
+            let arrivals = self.config.policy == QueuePolicy::Priority
+                || self.config.long_prefill_token_threshold_adaptive;
+            (self.blocked(slot, room)?, arrivals)
+        } else {
+            (Head::Unseen, true)
+        };
         // With two steps in flight, one of them is under way, and every row of it has to be a
         // decode of the running request in its place, whose token is the only one on its way.
         let is_async = in_flight.is_some();
@@ -111,21 +123,7 @@ impl VllmV1 {
             steps = steps.min(left);
             context += seq.computed + 1;
         }
-        let decodes = decodes as u64;
-        if room == 0 || self.max_active <= self.running.len() {
-            // Nobody is admitted, whoever waits.
-            let arrivals = holds;
-            return Some(Quiet { steps, decodes, context, arrivals, head: Head::Unseen });
-        }
-        let Some(slot) = self.waiting.head() else {
-            return Some(Quiet { steps, decodes, context, arrivals: true, head: Head::Unseen });
-        };
-        let head = self.blocked(slot, room)?;
-        // Who comes later is behind the head, unless by priority, and unless the cap depends on
-        // how many there are.
-        let arrivals = self.config.policy == QueuePolicy::Priority
-            || self.config.long_prefill_token_threshold_adaptive;
-        Some(Quiet { steps, decodes, context, arrivals, head })
+        Some(Quiet { steps, decodes: decodes as u64, context, arrivals, head })
     }
 
     /// Why the head of the queue would not be admitted with `room` tokens left; `None` if it would.
@@ -174,6 +172,7 @@ impl VllmV1 {
     /// Takes and registers blocks as in up to `most` steps; how many steps were possible.
     fn fill_blocks(&mut self, most: u64, taken: &mut Taken) -> u64 {
         let size = self.config.block_size;
+        let last = self.config.max_model_len - 1;
         // A block has to be taken when the request's tokens pass a multiple of its size, and one
         // can be registered when they reach it; with a step in flight that is the same step.
         let mut due = std::mem::take(&mut self.due);
@@ -209,6 +208,7 @@ impl VllmV1 {
                 let seq = &mut self.seqs[slot as usize];
                 self.kv.extend(&mut seq.table, seq.computed + 1 + step);
                 self.kv.register(&mut seq.table, seq.tokens + step);
+                seq.calm_down(last, seq.placeholders);
             }
             taken.add(before - self.kv.idle_blocks(), step);
             if self.kv.was_touched() {
