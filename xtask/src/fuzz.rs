@@ -31,7 +31,6 @@ const SEEDS: &[(&str, &[&str])] = &[
 const LARGEST_SEED: u64 = 80_000;
 
 /// Runs the targets, and fails if one found something.
-#[expect(clippy::disallowed_methods, reason = "it says how long a target ran")]
 pub fn run(root: &Path, arguments: &FuzzArguments) -> Result<()> {
     let all = targets(root)?;
     let mut chosen = arguments.targets.clone();

@@ -305,6 +305,25 @@ pub fn markdown(a: &Answered) -> String {
         out.push_str(&table([symptom, both("Missing", "缺少")], rows));
     }
     out.push_str(&heading(THRESHOLDS));
+    out.push_str(&thresholds(a));
+    let ways = a.ways();
+    if !ways.is_empty() {
+        out.push_str(&heading(MORE));
+        for (way, what) in ways {
+            out.push_str(&format!("- {way}: {what}\n"));
+        }
+    }
+    if !a.notes.is_empty() {
+        out.push_str(&heading(NOTES));
+        for note in &a.notes {
+            out.push_str(&format!("- {}\n", one_line(note)));
+        }
+    }
+    out
+}
+
+/// The state of each alert threshold as a Markdown table.
+fn thresholds(a: &Answered) -> String {
     let header = [
         both("Figure", "指标"),
         both("Value", "数值"),
@@ -328,21 +347,7 @@ pub fn markdown(a: &Answered) -> String {
             ]
         })
         .collect();
-    out.push_str(&markdown_table(&header, &rows));
-    let ways = a.ways();
-    if !ways.is_empty() {
-        out.push_str(&heading(MORE));
-        for (way, what) in ways {
-            out.push_str(&format!("- {way}: {what}\n"));
-        }
-    }
-    if !a.notes.is_empty() {
-        out.push_str(&heading(NOTES));
-        for note in &a.notes {
-            out.push_str(&format!("- {}\n", one_line(note)));
-        }
-    }
-    out
+    markdown_table(&header, &rows)
 }
 
 fn evidence(a: &Answered, facts: &[Evidence]) -> Vec<Value> {
