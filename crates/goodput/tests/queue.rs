@@ -141,3 +141,16 @@ fn what_a_model_cannot_answer_is_refused_in_one_line() {
     }
     insta::assert_snapshot!("queue_refusals", text);
 }
+
+/// M/M/6 at 8/s with 500 ms each: the model's own curve says what 8.8/s do to the mean wait.
+#[test]
+fn a_tenth_more_load_is_what_the_model_says() {
+    let wait = |rate: f64| queueing::Mmc::new(rate, 2.0, 6).unwrap();
+    let (a, b) = (queueing::Queue::wq(&wait(8.0)), queueing::Queue::wq(&wait(8.8)));
+    let by = format!("(+{:.1} %)", (b / a - 1.0) * 100.0);
+    assert!(1.5 < b / a, "{by}"); // at two thirds of the capacity, a tenth more is not little
+    let text = run("mmc --rate 8/s --service 500ms --servers 6");
+    assert!(text.contains(&by) && !text.contains("There is room"), "{text}");
+    let text = run("mdc --rate 11.5/s --service 500ms --servers 6");
+    assert!(text.contains("more than it can take"), "{text}");
+}

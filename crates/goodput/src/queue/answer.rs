@@ -341,31 +341,32 @@ fn bar(length: f64) -> String {
     text
 }
 
-/// How near a server is to overload, in words.
-pub fn load_in_words(rho: f64, language: Language) -> String {
-    if rho < 0.7 {
-        say!(
+/// What a tenth more load does, in words: `now` and `more` are a model's figures at the rate and at
+/// 1.1 times it; `None` if it cannot take that much.
+pub fn tenth_more(now: &Profile, more: Option<&Profile>, language: Language) -> String {
+    let Some(more) = more else {
+        return say!(
             language,
-            "There is room: a tenth more load changes little.",
-            "还有余量：负载再增一成影响不大。"
-        )
-    } else if rho < 0.9 {
-        say!(
-            language,
-            "Waits grow fast from here: a tenth more load costs far more than a tenth.",
-            "等待从这里开始快速增长：负载多一成，代价远不止一成。"
-        )
-    } else {
-        say!(
-            language,
-            "This is near overload: small errors in the rates decide whether the queue holds.",
-            "已接近过载：速率上的小误差就决定队列是否撑得住。"
-        )
-    }
+            "A tenth more load is more than it can take: the queue would grow without end.",
+            "负载再增一成就超出服务能力：队列会无限增长。"
+        );
+    };
+    let mean = |q| Some((now.get(q)?, more.get(q)?)).filter(|(a, b)| 0.0 < *a && b.is_finite());
+    let (what, (a, b)) = match (mean(Quantity::Wq), mean(Quantity::W)) {
+        (Some(wait), _) => (say!(language, "mean wait", "平均等待"), wait),
+        (None, Some(response)) => (say!(language, "mean response", "平均响应时间"), response),
+        (None, None) => return String::new(),
+    };
+    let (from, to, by) = (seconds(a), seconds(b), crate::gate::change_shown(b / a - 1.0));
+    say!(
+        language,
+        "A tenth more load takes the {what} from {from} to {to} ({by}).",
+        "负载再增一成，{what}从 {from} 变为 {to}（{by}）。"
+    )
 }
 
 /// What the figures of a model mean, in plain words.
-pub fn reading(profile: &Profile, stable_load: Option<f64>, language: Language) -> String {
+pub fn reading(profile: &Profile, tenth: Option<String>, language: Language) -> String {
     let mut parts = Vec::new();
     if let Some(rho) = profile.get(Quantity::Utilization) {
         let busy = format::percent(rho);
@@ -416,8 +417,8 @@ pub fn reading(profile: &Profile, stable_load: Option<f64>, language: Language) 
             "The wait has no finite mean: service times of infinite variance leave none at any load.",
             "等待没有有限均值：服务时间方差无穷，任何负载下都是如此。"
         ));
-    } else if let Some(load) = stable_load {
-        parts.push(load_in_words(load, language));
+    } else if let Some(tenth) = tenth.filter(|t| !t.is_empty()) {
+        parts.push(tenth);
     }
     parts.join(if language == Language::Zh { "" } else { " " })
 }

@@ -8,7 +8,7 @@ use queueing::mg1_priority::{Discipline, PriorityClass};
 use queueing::profile::{Kind, Profile, Quantity};
 use queueing::{BirthDeath, Closed, Mg1Priority, MmcN, ServiceMoments, approx};
 
-use super::answer::{Answer, figure_share, load_in_words, reading, say, seconds};
+use super::answer::{Answer, figure_share, reading, say, seconds};
 use super::input::{Load, Service, Show, count, list, pure, rate, shape, share, time};
 
 #[derive(Args, Debug)]
@@ -657,11 +657,11 @@ pub fn demand(a: &Demand, language: Language) -> Result<Answer> {
         rho,
     );
     answer.reading = if rho < 1.0 {
-        let (busy, load) = (format::percent(rho), load_in_words(rho, language));
+        let busy = format::percent(rho);
         say!(
             language,
-            "One replica that serves one request at a time is busy {busy} of the time. {load}",
-            "逐个服务请求的单副本忙碌时间占 {busy}。{load}"
+            "One replica that serves one request at a time is busy {busy} of the time.",
+            "逐个服务请求的单副本忙碌时间占 {busy}。"
         )
     } else {
         let replicas = format::significant(rho, 3);

@@ -11,7 +11,7 @@ use queueing::{
     Mm1, MmInf, Mmc, MmcK, ServiceLaw, TokenLaw,
 };
 
-use super::answer::{Answer, load_in_words, reading, say, seconds};
+use super::answer::{Answer, reading, say, seconds, tenth_more};
 use super::input::{Load, Show, count, list, pure, rate, shape, time};
 
 #[derive(Args, Debug)]
@@ -197,15 +197,22 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// What a tenth more load does to the mean wait, from the model itself.
+    fn tenth_more(&self, now: &Profile, language: Language) -> Result<String> {
+        let rate = 1.1 * self.lambda;
+        let more = if rate < self.full { Some((self.at)(rate)?) } else { None };
+        Ok(tenth_more(now, more.as_ref(), language))
+    }
+
     fn answer(self, language: Language) -> Result<Answer> {
         let profile = (self.at)(self.lambda)?;
+        let tenth = self.stable.then(|| self.tenth_more(&profile, language)).transpose()?;
         let mut answer = Answer::new(language, self.title);
         answer.profile(&profile, self.show)?;
         if let Some(loads) = self.show.curve()? {
             answer.curve(&loads, self.full, self.at)?;
         }
-        let load = self.stable.then_some(self.lambda / self.full);
-        answer.reading = reading(&profile, load, language);
+        answer.reading = reading(&profile, tenth, language);
         Ok(answer)
     }
 }
@@ -233,11 +240,11 @@ pub fn mm1(a: &Plain, language: Language) -> Result<Answer> {
     let title = format!("M/M/1: {}", arriving(lambda, 1, 1.0 / mu, language));
     let at = |rate: f64| Ok(Mm1::new(rate, mu)?.into());
     let case = Case { title, lambda, full: mu, stable: true, at: &at, show: &a.show };
+    let load = case.tenth_more(&Mm1::new(lambda, mu)?.into(), language)?;
     let mut answer = case.answer(language)?;
     let q = Mm1::new(lambda, mu)?;
     let rho = queueing::Queue::utilization(&q);
     let (busy, times) = (format::percent(rho), format::significant(queueing::Queue::w(&q) * mu, 3));
-    let load = load_in_words(rho, language);
     answer.reading = say!(
         language,
         "The server is busy {busy} of the time, and as many arrivals wait. The mean response is {times} times the bare service. {load}",
