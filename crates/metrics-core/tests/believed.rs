@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is a test")]
 
+use metrics_core::interval::Confidence;
+use metrics_core::report::{Answer, Input, Report};
 use metrics_core::slo::SloSet;
+use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
 use metrics_core::timeline::{Instant, TimelineFields};
 use metrics_core::validity::counts::failures;
@@ -194,4 +197,29 @@ fn milliseconds_read_as_seconds_are_a_unit_trap() {
     let f = found.iter().find(|f| f.check.id == "W16").unwrap();
     // (1,000 - 100) / 9 = 100 s for each token; TTFT of 100 s alone says nothing.
     assert_eq!(f.says, "TPOT is 100.00 s for each token: are these milliseconds read as seconds?");
+}
+
+/// None of the requests meets the limit, with a failure or without: the outcomes are all alike, so
+/// the drift of the latency decides, and it is too strong to answer.
+#[test]
+fn all_missed_is_judged_by_the_latency_whether_or_not_some_failed() {
+    let slo: SloSet = "ttft<1ms @ 50%".parse().unwrap();
+    for failed in [0, 10] {
+        let mut run: Vec<RequestTimeline> =
+            (0..120).map(|i| request(i, f64::from(i), 0.05 + 0.01 * f64::from(i), 5.0)).collect();
+        run.extend((0..failed).map(|i| ended(200 + i, Outcome::Failed)));
+        let report = Report::new(&Input {
+            timelines: &run,
+            window: None,
+            truncated: false,
+            slo: &slo,
+            method: PercentileMethod::default(),
+            confidence: Confidence::P95,
+        })
+        .unwrap();
+        let goodput = report.goodput.unwrap();
+        let target = &goodput.targets[0];
+        assert_eq!(target.observed, Some(0.0));
+        assert_eq!(target.answer, Answer::Indeterminate, "{failed} failed: {:?}", target.interval);
+    }
 }
