@@ -60,10 +60,7 @@ pub enum NoInterval {
     #[error(transparent)]
     Input(#[from] Error),
     /// The run holds too little independent news.
-    #[error(
-        "too short: {samples} correlated samples are worth {effective:.0} independent ones, \
-         {needed:.0} needed"
-    )]
+    #[error("{}", too_short(*samples, *effective, *needed))]
     TooShort {
         /// How many samples the run has.
         samples: u64,
@@ -504,6 +501,17 @@ pub fn proportion(good: u64, total: u64, confidence: Confidence) -> Result<Inter
     let z = normal_quantile(confidence.tail(Side::Both));
     let (low, high) = wilson(good as f64, total as f64, z);
     Ok(of_proportion(low, high, total, confidence, IntervalMethod::Wilson))
+}
+
+/// The message of [`NoInterval::TooShort`]; samples that are worth their number are only too few.
+fn too_short(samples: u64, effective: f64, needed: f64) -> String {
+    if 0.9 * samples as f64 <= effective {
+        return format!("too short: {samples} correlated samples, {needed:.0} needed");
+    }
+    format!(
+        "too short: {samples} correlated samples are worth {effective:.0} independent ones, \
+         {needed:.0} needed"
+    )
 }
 
 /// Wilson's bounds for `x` of `n`, either of which may be an effective, broken number.

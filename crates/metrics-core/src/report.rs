@@ -736,7 +736,8 @@ impl Goodput {
 /// The interval of the share of finished requests that are `met`, with the run's correlation.
 ///
 /// Whether each request is met may be the same all along and so show no correlation, where the
-/// latencies behind it do: without failures the widest interval over those latencies is taken.
+/// latencies behind it do: without failures, and where all missed, the widest interval over those
+/// latencies is taken.
 fn share_interval(
     asked: &Asked<'_>,
     latencies: &[Latency],
@@ -747,9 +748,16 @@ fn share_interval(
     let series = Series::new(met.iter().map(|&m| f64::from(u8::from(m))).collect())?;
     let mut widest = series.correlation().proportion(&met, confidence)?;
     for &latency in latencies {
-        // A failed request has no latency, but then the outcomes differ and show the correlation.
-        let Some(correlation) = asked.correlation(latency)? else { continue };
-        let interval = correlation.proportion(&met, confidence)?;
+        let interval = match asked.correlation(latency)? {
+            Some(correlation) => correlation.proportion(&met, confidence)?,
+            // A failed request has no latency. Where outcomes differ they show the correlation
+            // themselves; where all missed, only the latencies of the others can.
+            None if met.iter().any(|&m| m) => continue,
+            None => match asked.found(latency).and_then(|f| f.correlation) {
+                Some(correlation) => correlation.proportion(&met, confidence)?,
+                None => continue,
+            },
+        };
         if widest.width() < interval.width() {
             widest = interval;
         }

@@ -60,12 +60,13 @@ struct R {
     kind: GapKind,
     tokens: u64,
     late: Option<f64>,
+    failed: bool,
 }
 
 impl R {
     fn new(at: f64, ttft: f64, gaps: Vec<f64>) -> Self {
         let tokens = gaps.len() as u64 + 1;
-        Self { at, ttft, gaps, kind: GapKind::Token, tokens, late: None }
+        Self { at, ttft, gaps, kind: GapKind::Token, tokens, late: None, failed: false }
     }
 
     fn timeline(&self, i: usize) -> RequestTimeline {
@@ -79,7 +80,7 @@ impl R {
             gaps: Some((self.kind, self.gaps.clone())),
             input_tokens: Some(100),
             output_tokens: Some(self.tokens),
-            outcome: Outcome::Completed,
+            outcome: if self.failed { Outcome::Failed } else { Outcome::Completed },
             ..TimelineFields::default()
         })
         .unwrap()
@@ -367,6 +368,9 @@ fn cases() -> Vec<(&'static [&'static str], Case)> {
             },
         ),
         (&["W35"], Case::of(bursty).load(Load::default())),
+        (&["W37"], Case::of(every(&mut |r, s| r.failed = s.uniform() < 0.1))),
+        // 4,000 requests that took 200 s, in a window of 100 s.
+        (&["W38"], Case { change: |e| e.window_s = Some(100.0), ..Case::of(sound()) }),
     ]
 }
 
@@ -374,7 +378,6 @@ fn cases() -> Vec<(&'static [&'static str], Case)> {
 /// its reason.
 const ALONGSIDE: &[(&str, &str, &str)] = &[
     ("W03", "W04", "an arrival rate that cannot be held back looks like a burst"),
-    ("W04", "W02", "a backlog drains after the last send"),
     ("W26", "W09", "the rest of the prefill is a gap of its own size"),
     ("W04", "W09", "a growing wait has its mean beside its median"),
     ("W04", "W10", "a growing wait is worth one sample"),
@@ -609,7 +612,7 @@ fn percentiles_need_ten_samples_beyond_them() {
 
 #[test]
 fn the_catalog_is_whole_and_in_order() {
-    let ids: Vec<String> = (1..=36).map(|i| format!("W{i:02}")).collect();
+    let ids: Vec<String> = (1..=38).map(|i| format!("W{i:02}")).collect();
     assert_eq!(CHECKS.iter().map(|c| c.id).collect::<Vec<_>>(), ids);
     let mut names = BTreeSet::new();
     for c in CHECKS {
@@ -624,7 +627,7 @@ fn the_catalog_is_whole_and_in_order() {
         assert_eq!(find(&c.id.to_lowercase()).map(|x| x.id), Some(c.id));
         assert_eq!(find(c.name).map(|x| x.id), Some(c.id));
     }
-    assert!(find("W37").is_none());
+    assert!(find("W39").is_none());
 }
 
 /// An empty run, one request, one token: nothing is undefined, and nothing is 0 for want of data.

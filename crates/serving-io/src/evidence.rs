@@ -33,6 +33,11 @@ pub fn facts(run: &Run, requests: &RequestTable, slo: &SloSet) -> Facts {
         window_s: run.duration.map(|d| d.value.get()),
         truncated: run.truncated,
         stated: stated(run),
+        counts_disagree: run
+            .notes
+            .iter()
+            .find(|note| note.id == "counts-disagree")
+            .map(|note| note.text.as_str()),
         ..Evidence::of(requests, slo)
     })
 }

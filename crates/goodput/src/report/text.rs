@@ -196,7 +196,9 @@ fn without_intervals(none: &[(&str, NoInterval)]) -> Vec<String> {
     let mut others: Vec<(String, Vec<&str>)> = Vec::new();
     for (title, why) in none {
         match why {
-            NoInterval::TooShort { samples, effective, .. } => {
+            NoInterval::TooShort { samples, effective, .. }
+                if *effective < 0.9 * *samples as f64 =>
+            {
                 short.push(format!("{title} {samples} like {}", format::fixed(*effective, 0)));
             }
             other => {
@@ -246,7 +248,7 @@ fn left_out(notes: &mut Vec<String>, d: &Distribution) {
 fn interval_note<'a>(d: &Distribution, figures: impl Iterator<Item = &'a Figure>) -> Vec<String> {
     let mut blocks = None;
     let mut open = Vec::new();
-    let mut short: Option<(u64, f64, Vec<String>)> = None;
+    let mut short: Option<(u64, f64, f64, Vec<String>)> = None;
     let mut notes = Vec::new();
     for figure in figures {
         let name = figure.p.map_or("mean".to_owned(), |p| format!("p{}", format::value(p * 100.0)));
@@ -254,8 +256,8 @@ fn interval_note<'a>(d: &Distribution, figures: impl Iterator<Item = &'a Figure>
             Ok(i) if i.high.is_none() => open.push(name),
             Ok(i) if i.method == IntervalMethod::Blocks => blocks = i.blocks.or(blocks),
             Ok(_) => {}
-            Err(NoInterval::TooShort { samples, effective, .. }) => {
-                short.get_or_insert((*samples, *effective, Vec::new())).2.push(name);
+            Err(NoInterval::TooShort { samples, effective, needed }) => {
+                short.get_or_insert((*samples, *effective, *needed, Vec::new())).3.push(name);
             }
             Err(reason) => notes.push(format!("{}: no interval for {name}: {reason}", title(d))),
         }
@@ -273,12 +275,12 @@ fn interval_note<'a>(d: &Distribution, figures: impl Iterator<Item = &'a Figure>
             open.join(", ")
         ));
     }
-    if let Some((samples, effective, names)) = short {
+    if let Some((samples, effective, needed, names)) = short {
         notes.push(format!(
-            "{}: no interval for {}: neighbours are alike, {samples} samples are worth {} independent ones",
+            "{}: no interval for {}: {}",
             title(d),
             names.join(", "),
-            format::fixed(effective, 0),
+            NoInterval::TooShort { samples, effective, needed },
         ));
     }
     notes
@@ -385,7 +387,11 @@ fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
         line(
             text,
             label,
-            &format!("{:15} {} of {} finished meet {}{binding}", share, m.met, g.finished, m.limit),
+            &if m.share.is_some() {
+                format!("{share:15} {} of {} finished meet {}{binding}", m.met, g.finished, m.limit)
+            } else {
+                format!("{share:15} unknown how many of {} finished meet {}", g.finished, m.limit)
+            },
         )?;
     }
     for t in &g.targets {

@@ -215,6 +215,8 @@ pub struct Evidence<'a> {
     pub truncated: bool,
     /// The tool's own figures.
     pub stated: Stated,
+    /// In words, which counts of the file its requests contradict.
+    pub counts_disagree: Option<&'a str>,
     /// The objectives.
     pub slo: &'a SloSet,
     /// What the engine says.
@@ -239,6 +241,7 @@ impl<'a> Evidence<'a> {
             window_s: None,
             truncated: false,
             stated: Stated::default(),
+            counts_disagree: None,
             slo,
             server: Server::default(),
             conservation: None,
@@ -273,7 +276,10 @@ pub struct Streams {
     pub tokens_after_first: u64,
     /// Their gaps.
     pub gaps: u64,
-    /// Of those answers, how many came in one chunk.
+    /// Completed answers of more than one token of which the file tells whether they came in one
+    /// chunk: gaps, or TTFT and E2E, are known.
+    pub judged: u64,
+    /// Of those, how many came in one chunk.
     pub in_one_chunk: u64,
     /// Median over answers of more than one token of TTFT over E2E.
     pub ttft_share_p50: Option<f64>,
@@ -409,6 +415,12 @@ pub struct Facts {
     pub tokens_per_s: Option<f64>,
     /// Mean number in flight, by Little's law over the window.
     pub in_flight: Option<f64>,
+    /// From the first send to the last end, in seconds, where the intervals are known.
+    pub span_s: Option<f64>,
+    /// Most requests in flight, where the intervals are known.
+    pub peak_in_flight: Option<u64>,
+    /// In words, which counts of the file its requests contradict.
+    pub counts_disagree: Option<String>,
     /// Where the run is steady, from the intervals in flight.
     pub steady: Option<Steady>,
     /// TTFT over the arrivals.

@@ -118,7 +118,7 @@ impl Facts {
             .or(e.stated.requests_per_s.filter(|_| !e.truncated));
         let (ttft_growth, in_flight_growth) = growth(&done, profile.as_ref(), e2e.p50);
         let lag = clients.and_then(|n| usize::try_from(n).ok()).filter(|n| 3 * n <= ttfts.len());
-        Self {
+        let mut facts = Self {
             load: e.load,
             window_s,
             truncated: e.truncated,
@@ -139,6 +139,9 @@ impl Facts {
             requests_per_s,
             tokens_per_s: e.stated.tokens_per_s,
             in_flight,
+            span_s: span,
+            peak_in_flight: profile.as_ref().map(Profile::peak),
+            counts_disagree: e.counts_disagree.map(str::to_owned),
             steady,
             ttft_growth,
             in_flight_growth,
@@ -151,7 +154,12 @@ impl Facts {
             server: e.server.clone(),
             conservation: e.conservation,
             ideal: e.ideal.to_vec(),
+        };
+        // While a queue grows, waiting would count as service: there is no steady stretch to rate.
+        if load::no_steady_state(&facts).is_some() {
+            facts.steady = None;
         }
+        facts
     }
 
     /// What the run has figures of, in the order in which a verdict lists it.
@@ -265,11 +273,11 @@ fn streams(done: &[Request<'_>]) -> (Streams, Spread) {
         }
         // The whole answer at one instant: one chunk, whether or not the file lists gaps.
         let at_once = several && t.ttft().is_some() && t.ttft() == t.e2e_latency();
-        let Some((kind, gaps)) = t.gaps() else {
-            s.answers += u64::from(at_once);
-            s.in_one_chunk += u64::from(at_once);
-            continue;
-        };
+        let no_gap = several && t.gaps().is_some_and(|(_, g)| g.is_empty());
+        let judged = t.gaps().is_some() || (t.ttft().is_some() && t.e2e_latency().is_some());
+        s.judged += u64::from(several && judged);
+        s.in_one_chunk += u64::from(at_once || no_gap);
+        let Some((kind, gaps)) = t.gaps() else { continue };
         for &gap in gaps {
             max = max.max(gap);
             if chosen.takes(index) {

@@ -184,6 +184,8 @@ pub const W02: Check = Check {
 /// Three tests: requests sent late by more than a gap and a tenth of TTFT; fewer sent than told,
 /// beyond chance; more waiting implied by the achieved rate than any TTFT shows; and a concurrency
 /// limit that held an open loop back.
+///
+/// `requests_per_s` counts all that were sent over the window: completed, failed and cancelled.
 #[must_use]
 pub fn client_limited(
     load: &Load,
@@ -225,7 +227,7 @@ pub fn client_limited(
         let wait = (offered - x) * span / x;
         if 2.0 * longest < wait && x < 0.95 * offered {
             let says = format!(
-                "{} req/s of {} offered were answered over {}: that is a wait of {}, but no TTFT is above {}; the client held requests back",
+                "{} req/s of {} offered were sent and ended over {}: that is a wait of {}, but no TTFT is above {}; the client held requests back",
                 rate(x),
                 rate(offered),
                 seconds(span),
@@ -545,8 +547,10 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         found.extend(concurrency_not_reached(in_flight, n, missed, completed + missed));
     }
     if !facts.truncated && 0 < completed {
+        let no_steady = no_steady_state(facts);
         match (facts.has_requests, facts.requests_per_s) {
             // Without an arrival there is no interval, and nothing to say.
+            (true, Some(_)) if no_steady.is_some() => {}
             (true, Some(rate)) if 0 < facts.sending.n => {
                 let longest = facts.e2e.max;
                 found.extend(ramp_and_drain(
@@ -563,13 +567,17 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
                 }
             }
         }
+        // Who failed or was cancelled was sent as well; where it is unknown who failed, so is the
+        // rate of sending, unless as many completed as were to be sent.
+        let all_known = facts.missed.is_some() || facts.load.number == Some(completed);
+        let sent = (completed + missed + facts.outside) as f64 / completed as f64;
         found.extend(client_limited(
             &facts.load,
             &facts.sending,
-            facts.requests_per_s,
+            facts.requests_per_s.filter(|_| all_known).map(|x| x * sent),
             &facts.ttft,
         ));
-        found.extend(no_steady_state(facts));
+        found.extend(no_steady);
     }
     if let (Some(n), Some(cv)) = (clients, facts.output.cv) {
         match (facts.ttft_at_lag_n, facts.output.mean) {

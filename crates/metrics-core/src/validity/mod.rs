@@ -12,6 +12,7 @@
 
 pub mod compare;
 pub mod content;
+pub mod counts;
 pub mod engine;
 pub mod evidence;
 pub mod facts;
@@ -231,7 +232,7 @@ impl Command {
 /// One finding as data: what the rule beside it looks for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its id, `W01` to `W36`.
+    /// Its id, `W01` to `W38`.
     pub id: &'static str,
     /// Its name in files, for example `concurrency-not-reached`.
     pub name: &'static str,
@@ -367,6 +368,8 @@ pub const CHECKS: &[&Check] = &[
     &model::W34,
     &load::W35,
     &compare::W36,
+    &counts::W37,
+    &counts::W38,
 ];
 
 /// Checks of a report that need the requests one by one or in their order, so that counts and
@@ -403,6 +406,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     found.extend(samples::findings(facts));
     found.extend(objectives::findings(facts));
     found.extend(content::findings(facts));
+    found.extend(counts::findings(facts));
     found.extend(engine::findings(facts));
     found.extend(model::findings(facts));
     found.sort_by(|a, b| b.level.cmp(&a.level).then(a.check.id.cmp(b.check.id)));

@@ -3,7 +3,7 @@
 use crate::format::{percent, value};
 use crate::metric::{Source, text};
 
-use super::evidence::{LimitFacts, Objectives};
+use super::evidence::{LimitFacts, Objectives, Spread};
 use super::{Check, Command, Facts, Finding, Level, Subject, seconds};
 
 /// The longest answer for which limits on TTFT, TPOT and E2E agree.
@@ -147,27 +147,58 @@ pub fn unit_trap(limit: &LimitFacts) -> Option<Finding> {
     );
     Some(
         W16.finding(Level::Warn, says)
+            .affecting(&[Subject::Goodput])
             .number("attainment", share)
             .number("attainment_at_other_unit", met as f64 / limit.known as f64),
     )
 }
 
-/// See [`unit_trap`].
+/// TPOT above which no server answers: a reader would have left, and 10 s a token is an hour for
+/// 360 tokens.
+const ABSURD_TPOT_S: f64 = 10.0;
+/// Median TTFT above which hundreds of requests were hardly waited for.
+const ABSURD_TTFT_S: f64 = 600.0;
+
+/// W16 for measured values: a median no server has, so that milliseconds were taken for seconds.
+#[must_use]
+pub fn absurd_latencies(ttft: &Spread, tpot: &Spread, completed: u64) -> Option<Finding> {
+    let mut parts = Vec::new();
+    let mut numbers = Vec::new();
+    if let Some(x) = tpot.p50.or(tpot.mean).filter(|x| ABSURD_TPOT_S < *x) {
+        parts.push(format!("TPOT is {} for each token", seconds(x)));
+        numbers.push(("tpot_s", x));
+    }
+    if let Some(x) = ttft.p50.or(ttft.mean).filter(|x| ABSURD_TTFT_S < *x && 100 <= completed) {
+        parts.push(format!("the median TTFT of {completed} requests is {}", seconds(x)));
+        numbers.push(("ttft_s", x));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let says = format!("{}: are these milliseconds read as seconds?", parts.join(", and "));
+    let finding = W16.finding(Level::Warn, says);
+    Some(numbers.into_iter().fold(finding, |f, (name, x)| f.number(name, x)))
+}
+
+/// See [`unit_trap`] and [`absurd_latencies`].
 pub const W16: Check = Check {
     id: "W16",
     name: "unit-trap",
-    title: text("a limit looks like the wrong unit", "上限的单位似乎有误"),
+    title: text("a limit or a column looks like the wrong unit", "上限或列的单位似乎有误"),
     rule: text(
-        "all or none of the completed requests meet a limit, and neither all nor none would meet a thousandth or a thousand times it; a number without a unit is refused at once",
-        "完成的请求全部或全不满足某上限，而换成其千分之一或一千倍时则不然；没有单位的数字直接拒绝",
+        "all or none of the completed requests meet a limit, and neither all nor none would meet a thousandth or a thousand times it; or median TPOT > 10 s, or median TTFT > 600 s of at least 100 requests; a number without a unit is refused at once",
+        "完成的请求全部或全不满足某上限，而换成其千分之一或一千倍时则不然；或 TPOT 中位数 > 10 s，或至少 100 个请求的 TTFT 中位数 > 600 s；没有单位的数字直接拒绝",
     ),
     why: text(
         "vLLM, SGLang and AIPerf take milliseconds, GuideLLM and inference-perf seconds.",
         "vLLM、SGLang、AIPerf 用毫秒，GuideLLM、inference-perf 用秒。",
     ),
     levels: &[Level::Warn],
-    affects: &[Subject::Goodput],
-    advice: text("write the unit: ttft<200ms", "写明单位：ttft<200ms"),
+    affects: &[Subject::Throughput, Subject::Ttft, Subject::Tpot, Subject::E2e, Subject::Goodput],
+    advice: text(
+        "write the unit, as in ttft<200ms, and check the unit of the columns",
+        "写明单位，例如 ttft<200ms，并核对列的单位",
+    ),
     source: Source { work: "vLLM, AIPerf, GuideLLM, inference-perf", section: "goodput options" },
     raised_by: &[Command::Report],
 };
@@ -192,5 +223,6 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         }
     }
     found.extend(o.limits.iter().filter_map(unit_trap));
+    found.extend(absurd_latencies(&facts.ttft, &facts.tpot, completed));
     found
 }

@@ -230,13 +230,18 @@ pub const W12: Check = Check {
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut samples: Vec<Sampled<'_>> = Vec::new();
     let mut shown: Vec<f64> = Vec::new();
-    for (name, s) in [("TTFT", &facts.ttft), ("TPOT", &facts.tpot), ("E2E", &facts.e2e)] {
+    for (name, stated, s) in [
+        ("TTFT", "TTFT that the tool had and the file has not", &facts.ttft),
+        ("TPOT", "TPOT that the tool had and the file has not", &facts.tpot),
+        ("E2E", "E2E that the tool had and the file has not", &facts.e2e),
+    ] {
         let s: &Spread = s;
         let figures = [(0.9, s.p90), (0.95, s.p95), (0.99, s.p99)];
         if figures.iter().all(|(_, x)| x.is_none()) {
             continue;
         }
         if let Some(n) = s.n.or(facts.completed) {
+            let name = if s.n.is_some() { name } else { stated };
             samples.push((name, n, s.effective));
             shown.extend(figures.iter().filter(|(_, x)| x.is_some()).map(|(p, _)| *p));
         }
