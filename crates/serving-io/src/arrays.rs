@@ -6,6 +6,7 @@ use metrics_core::format::things;
 
 use crate::document::Document;
 use crate::error::{IoError, Place, Result, input_of};
+use crate::rows::note_gap_kind;
 use crate::run::Run;
 
 /// The common length of the arrays per request, if there are any.
@@ -118,29 +119,47 @@ pub(crate) fn note_gaps(d: &Document, n: usize, per_token: bool, run: &mut Run) 
     if d.itls.is_none() || d.output_lens.is_none() {
         return;
     }
-    if per_token {
-        let text = "every answer has exactly one gap fewer than tokens, so the gaps are taken as \
-                    gaps between tokens; a chunk with two tokens beside an empty one would go unseen";
-        run.note("gaps-look-per-token", &["itl"], text.to_owned());
-        return;
-    }
-    let (mut gaps, mut due, mut differ, mut completed) = (0_usize, 0_u64, 0, 0);
-    for row in (0..n).map(|i| Row::new(d, i)).filter(Row::completed) {
-        let (g, t) = (row.gaps.map_or(0, <[f64]>::len), row.output.unwrap_or(0));
-        gaps += g;
-        due = due.saturating_add(t.saturating_sub(1));
-        differ += usize::from(t.saturating_sub(1) != g as u64);
-        completed += 1;
-    }
-    if 0 < differ {
+    let completed = (0..n).map(|i| Row::new(d, i)).filter(Row::completed);
+    let answers =
+        completed.map(|row| (row.gaps.map_or(0, <[f64]>::len) as u64, row.output.unwrap_or(0)));
+    note_gap_kind(run, per_token, answers);
+}
+
+/// Says for how many one-token answers the last of several chunks is taken.
+pub(crate) fn note_several_chunks(several_chunks: usize, run: &mut Run) {
+    if 0 < several_chunks {
         let text = format!(
-            "another number of gaps than tokens - 1 in {differ} of {} ({gaps} gaps, {due} due): \
-             the gaps are between chunks of the stream, not between tokens",
-            things(completed, "answer")
+            "{} in several chunks: TTFT is taken as the last chunk, the tool's own value is in \
+             the column ttft_as_written_s",
+            things(several_chunks as u64, "one-token answer")
         );
-        run.note("gaps-per-chunk", &["itl"], text);
+        run.note("one-token-in-several-chunks", &["ttft"], text);
     }
 }
+
+/// Says of how many completed requests the file writes 0 output tokens.
+pub(crate) fn note_no_tokens(no_tokens: usize, run: &mut Run) {
+    if 0 < no_tokens {
+        let text = format!(
+            "{} with 0 output tokens: count unknown",
+            things(no_tokens as u64, "completed request")
+        );
+        run.note("no-tokens", &["tpot", "token_throughput"], text);
+    }
+}
+
+/// Says how many failed requests were cut after their first chunk.
+pub(crate) fn note_cut(cut: usize, run: &mut Run) {
+    if 0 < cut {
+        let text = format!(
+            "{} cut after the first chunk: TTFT is kept, E2E and output tokens are unknown (the \
+             file writes 0)",
+            things(cut as u64, "failed request")
+        );
+        run.note("cut-in-mid-stream", &["e2e_latency", "token_throughput"], text);
+    }
+}
+
 /// Compares the file's counts with its requests; `tokens` is what their output tokens add up to.
 pub(crate) fn check_counts(run: &mut Run, tokens: Option<u64>) {
     if !run.has_requests() {

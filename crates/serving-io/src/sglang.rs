@@ -68,7 +68,8 @@ use metrics_core::{Outcome, RequestTimeline};
 use serde_json::Value;
 
 use crate::arrays::{
-    Row, answered_tokens, check_counts, gaps_look_per_token, key_of, note_gaps, parallel,
+    Row, answered_tokens, check_counts, gaps_look_per_token, key_of, note_cut, note_gaps,
+    note_no_tokens, note_several_chunks, parallel,
 };
 use crate::detect::{Format, Options, Reader};
 use crate::document::{self, Document, duration};
@@ -450,29 +451,9 @@ fn note_spread(run: &mut Run, per_token: bool) {
 
 fn note_decided(decided: &Decided, streamed: bool, run: &mut Run) {
     let Decided { several_chunks, no_tokens, cut, rebuilt } = *decided;
-    if 0 < several_chunks {
-        let text = format!(
-            "{} in several chunks: TTFT is taken as the last chunk, the tool's own value is in \
-             the column ttft_as_written_s",
-            things(several_chunks as u64, "one-token answer")
-        );
-        run.note("one-token-in-several-chunks", &["ttft"], text);
-    }
-    if 0 < no_tokens {
-        let text = format!(
-            "{} with 0 output tokens: count unknown",
-            things(no_tokens as u64, "completed request")
-        );
-        run.note("no-tokens", &["tpot", "token_throughput"], text);
-    }
-    if 0 < cut {
-        let text = format!(
-            "{} cut after the first chunk: TTFT is kept, E2E and output tokens are unknown (the \
-             file writes 0)",
-            things(cut as u64, "failed request")
-        );
-        run.note("cut-in-mid-stream", &["e2e_latency", "token_throughput"], text);
-    }
+    note_several_chunks(several_chunks, run);
+    note_no_tokens(no_tokens, run);
+    note_cut(cut, run);
     if !streamed {
         let text = "no answer came in chunks: what the tool calls TTFT is the whole answer (column \
                     ttft_as_written_s); it is taken as E2E, and TTFT is unknown";

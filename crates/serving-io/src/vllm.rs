@@ -63,12 +63,14 @@ use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 use serde_json::Value;
 
 use crate::arrays::{
-    Row, answered_tokens, check_counts, gaps_look_per_token, key_of, note_gaps, parallel,
+    Row, answered_tokens, check_counts, gaps_look_per_token, key_of, note_cut, note_gaps,
+    note_no_tokens, note_several_chunks, parallel,
 };
 use crate::detect::{Format, Options, Reader};
 use crate::document::{self, Document, duration};
 use crate::error::{IoError, Place, Result};
 use crate::input::{Head, Input};
+use crate::rows::note_client_delay;
 use crate::run::{Clock, Column, Counts, Declared, RequestRate, Run, Tool, Values};
 
 /// The reader of this format.
@@ -279,7 +281,7 @@ fn requests(at: &Place, d: &Document, run: &mut Run) -> Result<()> {
         run.columns.push(Column { name: "client_delay_s".to_owned(), values });
         // With an infinite rate everything is due at once, and the wait says nothing.
         if run.declared.request_rate != Some(RequestRate::Infinite) {
-            note_client_delay(times, run);
+            note_client_delay(run);
         }
     }
     if let Some(errors) = &d.errors {
@@ -341,39 +343,10 @@ fn fields(
     }
 }
 
-/// Says how long requests waited in the client, if it is more than its own overhead.
-fn note_client_delay(times: &[f64], run: &mut Run) {
-    /// A client that sends at once needs well under this.
-    const OVERHEAD: f64 = 0.01;
-    let longest = times.iter().copied().fold(0.0, f64::max);
-    let late = times.iter().filter(|&&t| OVERHEAD < t).count();
-    if 0 < late {
-        let text = format!(
-            "sent more than 10 ms after it was due: {late} of {}, at most {longest:.3} s; TTFT \
-             and E2E count from sending and do not hold this wait (column client_delay_s)",
-            things(times.len() as u64, "request")
-        );
-        run.note("client-delay", &["ttft", "e2e_latency", "goodput"], text);
-    }
-}
-
 fn note_decided(decided: &Decided, d: &Document, run: &mut Run) {
     let Decided { several_chunks, no_tokens, not_streamed, cut, longer_than_gaps } = *decided;
-    if 0 < several_chunks {
-        let text = format!(
-            "{} in several chunks: TTFT is taken as the last chunk, the tool's own value is in \
-             the column ttft_as_written_s",
-            things(several_chunks as u64, "one-token answer")
-        );
-        run.note("one-token-in-several-chunks", &["ttft"], text);
-    }
-    if 0 < no_tokens {
-        let text = format!(
-            "{} with 0 output tokens: count unknown",
-            things(no_tokens as u64, "completed request")
-        );
-        run.note("no-tokens", &["tpot", "token_throughput"], text);
-    }
+    note_several_chunks(several_chunks, run);
+    note_no_tokens(no_tokens, run);
     if 0 < not_streamed {
         let text = format!(
             "{} with a TTFT of 0.0: not streamed",
@@ -381,14 +354,7 @@ fn note_decided(decided: &Decided, d: &Document, run: &mut Run) {
         );
         run.note("not-streamed", &["ttft", "tpot"], text);
     }
-    if 0 < cut {
-        let text = format!(
-            "{} cut after the first chunk: TTFT is kept, E2E and output tokens are unknown (the \
-             file writes 0)",
-            things(cut as u64, "failed request")
-        );
-        run.note("cut-in-mid-stream", &["e2e_latency", "token_throughput"], text);
-    }
+    note_cut(cut, run);
     if 0 < longer_than_gaps {
         let text = format!(
             "in {} the latency is not TTFT + the gaps: it does not end at the last chunk",
