@@ -21,7 +21,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use crate::error::{Error, Result, above};
 use crate::format::plain;
 use crate::interval::{Confidence, Interval};
-use crate::report::{Answer, Report};
+use crate::report::{Answer, Report, distribution_title};
 use crate::slo::Latency;
 use crate::summary::Summary;
 use crate::timeline::{Outcome, RequestTimeline};
@@ -406,7 +406,7 @@ pub fn comparables(
             );
             all.push(Comparable {
                 key: format!("{}_{}_s", d.name, name.replace('.', "_")),
-                title: format!("{} {name}", latency_title(d.name)),
+                title: format!("{} {name}", distribution_title(d.name)),
                 of: d.name,
                 better: Better::Lower,
                 kind: Kind::Time,
@@ -417,20 +417,6 @@ pub fn comparables(
     }
     rates(&mut all, report, timelines, confidence);
     all
-}
-
-/// A latency's name as people write it.
-fn latency_title(name: &str) -> &str {
-    match name {
-        "ttft" => "TTFT",
-        "tpot" => "TPOT",
-        "itl" => "ITL",
-        "inter_chunk_gap" => "chunk gap",
-        "e2e" => "E2E",
-        "queue_time" => "queue wait",
-        "send_delay" => "sent late",
-        other => other,
-    }
 }
 
 /// Rates and shares.

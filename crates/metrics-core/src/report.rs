@@ -109,6 +109,21 @@ pub struct Distribution {
     pub unknown_left_out: u64,
 }
 
+/// The name for reading of the [`Distribution`] with that name in files and keys.
+#[must_use]
+pub fn distribution_title(name: &str) -> &str {
+    match name {
+        "ttft" => "TTFT",
+        "tpot" => "TPOT",
+        "itl" => "ITL",
+        "inter_chunk_gap" => "chunk gap",
+        "e2e" => "E2E",
+        "queue_time" => "queue wait",
+        "send_delay" => "sent late",
+        other => other,
+    }
+}
+
 /// The figures of a distribution.
 #[derive(Clone, Debug)]
 pub struct Figures {

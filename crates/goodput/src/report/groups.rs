@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use metrics_core::RequestTimeline;
 use metrics_core::format;
 use metrics_core::grouping::{Bins, Group, by_number, by_text};
-use metrics_core::report::{Distribution, Input, Report, Window};
+use metrics_core::report::{Distribution, Input, Report, Window, distribution_title};
 use metrics_core::timeline::Outcome;
 use metrics_core::units::Quantity;
 use serde_json::{Map, Value, json};
@@ -253,7 +253,7 @@ pub fn render_text(reported: &[Reported<'_>]) -> Result<String> {
                 .collect()
         };
         for name in groups.distributions() {
-            writeln!(out, "\n{}", text::title_of(name))?;
+            writeln!(out, "\n{}", distribution_title(name))?;
             out.push_str(&plain_table(&LATENCY, &indented(groups.latency(name))));
         }
         writeln!(out, "\nRates")?;
@@ -287,7 +287,7 @@ pub fn render_markdown(reported: &[Reported<'_>]) -> String {
             std::iter::once(first).chain(rest.iter().skip(1).copied()).map(str::to_owned).collect()
         };
         for name in groups.distributions() {
-            let head = headed(text::title_of(name), &LATENCY);
+            let head = headed(distribution_title(name), &LATENCY);
             let head: Vec<&str> = head.iter().map(String::as_str).collect();
             out.push_str(&markdown_table(&head, &groups.latency(name)));
             out.push('\n');

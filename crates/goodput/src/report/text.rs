@@ -6,7 +6,7 @@ use anyhow::Result;
 use metrics_core::Seconds;
 use metrics_core::format;
 use metrics_core::interval::{Confidence, Interval, IntervalMethod, NoInterval};
-use metrics_core::report::{Distribution, Figure, Goodput, Report, Throughput};
+use metrics_core::report::{Distribution, Figure, Goodput, Report, Throughput, distribution_title};
 use metrics_core::timeline::Outcome;
 use metrics_core::units::Quantity;
 use serving_io::run::{RequestRate, Run};
@@ -92,21 +92,7 @@ pub fn time(x: f64) -> String {
 
 /// The name of a distribution for reading.
 fn title(d: &Distribution) -> &'static str {
-    title_of(d.name)
-}
-
-/// The name of the distribution with that name in keys.
-pub fn title_of(name: &'static str) -> &'static str {
-    match name {
-        "ttft" => "TTFT",
-        "tpot" => "TPOT",
-        "itl" => "ITL",
-        "inter_chunk_gap" => "chunk gap",
-        "e2e" => "E2E",
-        "queue_time" => "queue wait",
-        "send_delay" => "sent late",
-        other => other,
-    }
+    distribution_title(d.name)
 }
 
 /// An interval in the cells under its figures; a bound that the sample cannot give stays open.

@@ -1,7 +1,7 @@
 //! SGLang 0.5.23: `sglang/benchmark/serving.py` and `goodput.py`.
 
 use super::Topic;
-use super::sheet::{Beside, Block, Seen, Sheet, Stat, Value, buckets, every, known};
+use super::sheet::{Beside, Block, Seen, Sheet, Stat, Value, every, known};
 use crate::slo::Latency;
 
 pub(super) fn figures(s: &mut Sheet<'_>) {
@@ -44,20 +44,7 @@ pub(super) fn figures(s: &mut Sheet<'_>) {
         our_output,
         Topic::Tokens,
     );
-    let peaks = buckets(&completed);
-    s.push(
-        ("max_output_tokens_per_s", "Peak output token throughput (tok/s)"),
-        peaks.clone().map(|p| p.0),
-        None,
-        Topic::Tokens,
-    );
-    let our_peak = s.known.report.in_flight.map(|f| f.peak as f64);
-    s.push(
-        ("max_concurrent_requests", "Peak concurrent requests"),
-        peaks.map(|p| p.1),
-        our_peak,
-        Topic::InFlight,
-    );
+    s.push_peaks(&completed);
     let both = output.and_then(|o| Ok(o + input?));
     s.push(
         ("total_throughput", "Total token throughput (tok/s)"),

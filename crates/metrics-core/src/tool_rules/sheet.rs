@@ -98,6 +98,25 @@ impl<'a> Sheet<'a> {
         self.figures
     }
 
+    /// Peak token rate and peak concurrency by buckets of a second, as vLLM's client and SGLang's,
+    /// which began as a copy of it, both count them.
+    pub(super) fn push_peaks(&mut self, completed: &[Seen<'_>]) {
+        let peaks = buckets(completed);
+        self.push(
+            ("max_output_tokens_per_s", "Peak output token throughput (tok/s)"),
+            peaks.clone().map(|p| p.0),
+            None,
+            Topic::Tokens,
+        );
+        let our_peak = self.known.report.in_flight.map(|f| f.peak as f64);
+        self.push(
+            ("max_concurrent_requests", "Peak concurrent requests"),
+            peaks.map(|p| p.1),
+            our_peak,
+            Topic::InFlight,
+        );
+    }
+
     /// Adds one figure.
     pub(super) fn push(
         &mut self,
@@ -429,7 +448,7 @@ const MOST_BUCKETS: f64 = 1e7;
 ///
 /// vLLM and SGLang print these; a request that lasts 1.1 s can touch three buckets, and all that
 /// touch one are counted as concurrent.
-pub(super) fn buckets(requests: &[Seen<'_>]) -> Value<(f64, f64)> {
+fn buckets(requests: &[Seen<'_>]) -> Value<(f64, f64)> {
     let starts = every(requests, "send time", Seen::start)?;
     let ends = every(requests, "e2e latency", Seen::e2e)?;
     let firsts = every(requests, "ttft", Seen::ttft)?;

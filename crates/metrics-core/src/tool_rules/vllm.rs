@@ -1,7 +1,7 @@
 //! `vllm bench serve` 0.33.0: `vllm/benchmarks/serve.py`, `calculate_metrics`.
 
 use super::Topic;
-use super::sheet::{Beside, Block, Seen, Sheet, Stat, buckets, known, percent_name, tpots};
+use super::sheet::{Beside, Block, Seen, Sheet, Stat, known, percent_name, tpots};
 use crate::slo::Latency;
 
 pub(super) fn figures(s: &mut Sheet<'_>) {
@@ -50,20 +50,7 @@ pub(super) fn figures(s: &mut Sheet<'_>) {
         our_output,
         Topic::Tokens,
     );
-    let peaks = buckets(&completed);
-    s.push(
-        ("max_output_tokens_per_s", "Peak output token throughput (tok/s)"),
-        peaks.clone().map(|p| p.0),
-        None,
-        Topic::Tokens,
-    );
-    let our_peak = s.known.report.in_flight.map(|f| f.peak as f64);
-    s.push(
-        ("max_concurrent_requests", "Peak concurrent requests"),
-        peaks.map(|p| p.1),
-        our_peak,
-        Topic::InFlight,
-    );
+    s.push_peaks(&completed);
     let both = output.and_then(|o| Ok(o + input?));
     s.push(
         ("total_token_throughput", "Total token throughput (tok/s)"),
