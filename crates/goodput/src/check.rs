@@ -17,7 +17,8 @@ use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, Tes
 use serde_json::{Value, json};
 
 use crate::gate::{
-    Basis, Loaded, Reading, affecting, change_shown, changed, interval_shown, pair, shown, subjects,
+    Basis, Loaded, Paired, Reading, affecting, change_shown, changed, interval_shown, pair, shown,
+    subjects,
 };
 use crate::output::{Format, csv_text, json_text, markdown_table, one_line};
 use crate::report::{Objectives, time};
@@ -413,6 +414,10 @@ fn regressions(
     if !repeated && 1 < bases.len() {
         bail!("--base has {} runs and FILE has one: give two or more on both sides", bases.len());
     }
+    let paired: Vec<Paired> = match bases.first() {
+        Some(base) if !repeated => news.iter().map(|new| pair(base, new, basis)).collect(),
+        _ => Vec::new(),
+    };
     for margin in margins {
         let (key, limit) = match margin {
             Margin::Named(name, limit) => (named(name, news, bases)?, *limit),
@@ -429,8 +434,8 @@ fn regressions(
             a.doubt(&runs, least);
             all.push(a);
         } else if let Some(base) = bases.first() {
-            for new in news {
-                let mut a = of_intervals(&key, limit, new, base, basis);
+            for (new, paired) in news.iter().zip(&paired) {
+                let mut a = of_intervals(&key, limit, (base, new), paired, basis.confidence);
                 a.doubt(&[new, base], least);
                 all.push(a);
             }
@@ -455,12 +460,11 @@ fn named(name: &str, news: &[Loaded], bases: &[Loaded]) -> Result<String> {
 fn of_intervals(
     key: &str,
     margin: f64,
-    new: &Loaded,
-    base: &Loaded,
-    basis: Basis<'_>,
+    (base, new): (&Loaded, &Loaded),
+    paired: &Paired,
+    confidence: Confidence,
 ) -> Assertion {
     let subject = new.name.clone();
-    let paired = pair(base, new, basis);
     let Some((b, n)) = paired.pairs.iter().find(|(b, _)| b.key == key) else {
         let mut a = missing(subject, key);
         if let Some((what, why)) = paired.refused.first() {
@@ -469,7 +473,7 @@ fn of_intervals(
         return a;
     };
     let sides = ["the base", "this run"];
-    let (change, why) = changed((b, n), base, new, basis.confidence, sides);
+    let (change, why) = changed((b, n), (base, new), paired.same, confidence, sides);
     regression(subject, n, margin, b.value, n.value, change, why)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use metrics_core::compare::{Better, Change, Comparable, same_requests};
+use metrics_core::compare::{Better, Change, Comparable};
 use metrics_core::format;
 use metrics_core::interval::Confidence;
 use metrics_core::report::Report;
@@ -96,6 +96,8 @@ struct Compared {
     /// Figures that are not compared, and why.
     refused: Vec<(String, String)>,
     findings: Vec<Found>,
+    /// Whether both served the same requests.
+    same: bool,
 }
 
 /// Runs the command; what it prints.
@@ -153,7 +155,7 @@ fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
     if !has_requests && base.run.stated == new.run.stated && !base.run.stated.is_empty() {
         bail!("{} and {} state the same figures: the same run twice", base.name, new.name);
     }
-    let Paired { pairs, refused, under } = pair(base, new, basis);
+    let Paired { pairs, refused, under, same } = pair(base, new, basis);
     if pairs.is_empty() {
         if let Some((what, why)) = refused.first() {
             bail!("{} and {}: {what} cannot be compared: {why}", base.name, new.name);
@@ -173,7 +175,7 @@ fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
     }
     let mut rows = Vec::new();
     for (b, n) in pairs {
-        let (change, why) = changed((&b, &n), base, new, basis.confidence, ["A", "B"]);
+        let (change, why) = changed((&b, &n), (base, new), same, basis.confidence, ["A", "B"]);
         let about = subjects(b.of, &b.key);
         let doubts = found
             .iter()
@@ -191,7 +193,7 @@ fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
             doubts,
         });
     }
-    Ok(Compared { rows, refused, findings: found })
+    Ok(Compared { rows, refused, findings: found, same })
 }
 
 /// What can only be seen from both runs together.
@@ -398,7 +400,7 @@ fn text(
     for (what, why) in &compared.refused {
         writeln!(text, "not compared: {what}: {}", one_line(why))?;
     }
-    if has_requests && same_requests(&base.run.timelines, &new.run.timelines) {
+    if compared.same {
         writeln!(text, "the same requests in both: means are compared request by request")?;
     }
     if has_requests {

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use metrics_core::compare::{
     Better, Change, Comparable, Kind, change, comparables, paired_mean, same_requests,
 };
 use metrics_core::format;
 use metrics_core::interval::Confidence;
-use metrics_core::report::{Input, Report, Window};
+use metrics_core::report::{Input, Report, Settings};
 use metrics_core::slo::{Latency, SloSet};
 use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
@@ -16,10 +16,9 @@ use metrics_core::tool_rules::{Topic, like_with_like};
 use metrics_core::validity::{Facts, Finding, Level, Subject, findings};
 use serving_io::run::Run;
 use serving_io::stated::{self, Of, Statistic};
-use serving_io::{ColumnMap, Options};
 
 use crate::output::one_line;
-use crate::report::{as_tool, map_items, read, time};
+use crate::report::{as_tool, options, read, time, window};
 
 /// How files are read, as every command that reads results says it.
 #[derive(clap::Args, Debug)]
@@ -61,21 +60,9 @@ pub struct Basis<'a> {
 }
 
 impl Reading {
-    fn options(&self) -> Result<Options> {
-        let format = self
-            .input_format
-            .as_deref()
-            .map(str::parse)
-            .transpose()
-            .map_err(|e: serving_io::IoError| anyhow!("--input-format: {e}"))?;
-        let map = ColumnMap::parse(map_items(&self.map).iter().map(String::as_str))
-            .map_err(|e| anyhow!("--map: {e}"))?;
-        Ok(Options { format, map })
-    }
-
     /// Every run of these files, or the one that `--run` names.
     pub fn load(&self, files: &[PathBuf], basis: Basis<'_>) -> Result<Vec<Loaded>> {
-        let options = self.options()?;
+        let options = options(self.input_format.as_deref(), &self.map)?;
         let mut all = Vec::new();
         for path in files {
             let file = read(path, &options)?;
@@ -107,8 +94,9 @@ fn loaded(name: String, run: Run, basis: Basis<'_>) -> Result<Loaded> {
     let facts = serving_io::evidence::facts(&run, &table, slo);
     let findings = findings(&facts);
     let (report, figures) = if run.has_requests() {
-        let input = input(&run, Basis { slo, method, confidence });
-        let report = Report::new(&input).with_context(|| name.clone())?;
+        let (window, truncated) = (window(&run), run.truncated);
+        let settings = Settings { window, truncated, slo, method, confidence };
+        let report = Report::of_table(&table, &settings).with_context(|| name.clone())?;
         let figures = comparables(&report, &run.timelines, confidence);
         (Some(report), figures)
     } else {
@@ -119,12 +107,9 @@ fn loaded(name: String, run: Run, basis: Basis<'_>) -> Result<Loaded> {
 
 /// What a report of the run is made of.
 fn input<'a>(run: &'a Run, basis: Basis<'a>) -> Input<'a> {
-    let window = run
-        .duration
-        .map(|d| Window { length: d.value, basis: format!("in the file as {}", d.from) });
     Input {
         timelines: &run.timelines,
-        window,
+        window: window(run),
         truncated: run.truncated,
         slo: basis.slo,
         method: basis.method,
@@ -193,6 +178,8 @@ pub struct Paired {
     pub refused: Vec<(String, String)>,
     /// Under whose rules the pairs stand, if not under ours.
     pub under: Option<String>,
+    /// Whether both served the same requests, so that means are compared pair by pair.
+    pub same: bool,
 }
 
 impl Paired {
@@ -219,6 +206,7 @@ pub fn pair(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Paired {
             let both = |b: &Comparable| Some((b.clone(), new.figure(&b.key)?.clone()));
             paired.pairs = base.figures.iter().filter_map(both).collect();
             apart(&mut paired, base, new);
+            paired.same = same_requests(&base.run.timelines, &new.run.timelines);
         }
         (None, None) => of_two_summaries(&mut paired, base, new),
         (Some(report), None) => {
@@ -393,20 +381,19 @@ pub fn interval_shown(low: Option<f64>, high: Option<f64>) -> String {
 }
 
 /// The change of a figure between two runs: from the pairs where the runs served the same requests
-/// and the figure is a mean, else from both intervals. The second value says where an interval is
+/// (`same`) and the figure is a mean, else from both intervals. The second value says where an interval is
 /// lacking.
 pub fn changed(
     figures: (&Comparable, &Comparable),
-    base: &Loaded,
-    new: &Loaded,
+    (base, new): (&Loaded, &Loaded),
+    same: bool,
     confidence: Confidence,
     sides: [&str; 2],
 ) -> (Option<Change>, Option<String>) {
     let (b, n) = figures;
     let latency = b.key.strip_suffix("_mean_s").and_then(Latency::named);
     if let Some(latency) = latency
-        && same_requests(&base.run.timelines, &new.run.timelines)
-        && base.report.is_some()
+        && same
         && let Some(paired) =
             paired_mean(latency, &base.run.timelines, &new.run.timelines, confidence)
     {

@@ -239,9 +239,7 @@ impl Asked<'_> {
     /// The figures of the `i`-th run of a log.
     fn of(&self, log: &Log, i: usize, run: &Run) -> Result<Computed> {
         let (slo, method, confidence) = (self.slo, self.method, self.confidence);
-        let window = run
-            .duration
-            .map(|d| Window { length: d.value, basis: format!("in the file as {}", d.from) });
+        let window = window(run);
         let truncated = run.truncated;
         let settings = Settings { window: window.clone(), truncated, slo, method, confidence };
         if let Held::Sketches(tallies) = &log.held {
@@ -308,7 +306,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let mut slo = arguments.objectives.set(&arguments.objectives.swallowed())?;
     let confidence = arguments.objectives.confidence()?;
     let method = arguments.objectives.method();
-    let options = options(arguments)?;
+    let options = options(arguments.input_format.as_deref(), &arguments.map)?;
     let logs = logs(arguments, &options, &mut slo)?;
     if logs.is_empty() {
         bail!("no file was given: `goodput report FILE --goodput ttft:200`");
@@ -360,16 +358,20 @@ fn write_partial(path: &Path, partial: &Partial) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn options(arguments: &Arguments) -> Result<Options> {
-    let format = arguments
-        .input_format
-        .as_deref()
+/// How files are read, from `--input-format` and `--map`.
+pub fn options(input_format: Option<&str>, map: &[String]) -> Result<Options> {
+    let format = input_format
         .map(str::parse)
         .transpose()
         .map_err(|e: serving_io::IoError| anyhow!("--input-format: {e}"))?;
-    let map = ColumnMap::parse(map_items(&arguments.map).iter().map(String::as_str))
+    let map = ColumnMap::parse(map_items(map).iter().map(String::as_str))
         .map_err(|e| anyhow!("--map: {e}"))?;
     Ok(Options { format, map })
+}
+
+/// The window of a run's rates, if its file states one.
+pub fn window(run: &Run) -> Option<Window> {
+    run.duration.map(|d| Window { length: d.value, basis: format!("in the file as {}", d.from) })
 }
 
 /// The items of `--map`, split at commas; a part without `=` belongs to the name before it.
