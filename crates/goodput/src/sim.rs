@@ -15,8 +15,8 @@ use metrics_core::validity::evidence::Conservation;
 use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::{
-    DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RunEnd, RunLimits,
-    RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
+    DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RequestDetail,
+    RunEnd, RunLimits, RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
 };
 use serving_io::engine::{EngineOptions, Machine};
 use serving_io::preset::Preset;
@@ -353,6 +353,9 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let engines = arguments.engine.combinations()?;
     let mut policies = arguments.policy.clone();
     policies.extend(arguments.engine.engine.iter().map(|_| VLLM_V1.to_owned()));
+    if !arguments.engine.num_kv_blocks.is_empty() && !arguments.engine.kv_memory.is_empty() {
+        bail!("--num-kv-blocks and --kv-memory both say how large the KV cache is: give one");
+    }
     let mut settings: Vec<Setting> = Vec::new();
     for base in base {
         for policy in &or_own(&policies, &base.policy) {
@@ -394,6 +397,13 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                 }
             }
         }
+    }
+    // A setting of vllm-v1 takes 0 for "vLLM's own".
+    if max_num_seqs.contains(&0) && settings.iter().any(Setting::is_vllm) {
+        bail!("--max-num-seqs: must be at least 1, got 0");
+    }
+    if !chunks.is_empty() && !settings.is_empty() && settings.iter().all(Setting::is_vllm) {
+        bail!("--chunk: is not for {VLLM_V1}, which has --long-prefill-token-threshold");
     }
     let has_options = engines.len() > 1 || engines.iter().any(|e| !e.given().is_empty());
     if has_options && !settings.iter().any(Setting::is_vllm) {
@@ -523,6 +533,7 @@ fn simulate(
         let result =
             if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
         remarks.extend(rejections(&result, workload));
+        remarks.extend(cut(&result, resolved.config.max_model_len));
         let load = OfferedLoad::of_vllm_v1(workload, &resolved.config, cost.inner())?;
         config = Some(resolved.config);
         (result, load)
@@ -623,6 +634,18 @@ fn rejections(result: &RunResult<'_>, workload: &Workload) -> Option<String> {
     let why = first.rejected.map(|r| r.reason()).unwrap_or_default();
     let others = if more > 0 { format!(", and {more} more") } else { String::new() };
     Some(format!("refused at arrival, as vLLM does: request `{id}`: {why}{others}"))
+}
+
+/// How many answers ended at `max_model_len`, before the tokens that the workload asks for.
+fn cut(result: &RunResult<'_>, max_model_len: u64) -> Option<String> {
+    let ended = |d: &&RequestDetail| {
+        d.output_tokens.is_some() && d.cancelled.is_none() && d.rejected.is_none()
+    };
+    let n = result.details().iter().filter(ended).count();
+    (0 < n).then(|| {
+        let answers = metrics_core::format::things(n as u64, "answer");
+        format!("{answers} cut at max_model_len ({max_model_len} tokens), as vLLM does")
+    })
 }
 
 /// Writes the timelines of a run, instants in whole picoseconds.

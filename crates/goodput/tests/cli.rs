@@ -719,6 +719,27 @@ fn what_vllm_would_refuse_is_refused_with_the_reason() {
     "#);
 }
 
+/// An option that a run cannot follow is refused; an answer that ends early is counted: a prompt of
+/// 374 tokens and 44 more pass a length of 400, as 396 and 109 do, and 879 do not fit.
+#[test]
+fn no_option_of_vllm_is_left_unused_and_no_answer_cut_in_silence() {
+    let dir = folder_of_examples();
+    let sim = |more: &str| {
+        let all = format!("sim --trace azure.csv --policy vllm-v1 --step-time base=10ms {more}");
+        run_in(dir.path(), &all.split(' ').collect::<Vec<_>>())
+    };
+    for (more, said) in [
+        ("--num-kv-blocks 500 --max-num-seqs 0", "--max-num-seqs: must be at least 1, got 0"),
+        ("--num-kv-blocks 500 --chunk 5", "--chunk: is not for vllm-v1"),
+        ("--num-kv-blocks 500 --kv-memory 10GiB", "--num-kv-blocks and --kv-memory both say"),
+    ] {
+        let text = sim(more);
+        assert!(text.contains(said) && text.ends_with("exit 2\n"), "{text}");
+    }
+    let text = sim("--num-kv-blocks 500 --max-model-len 400");
+    assert!(text.contains("2 answers cut at max_model_len (400 tokens), as vLLM does"), "{text}");
+}
+
 #[test]
 fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     let dir = folder_of_examples();

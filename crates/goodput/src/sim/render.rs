@@ -411,9 +411,9 @@ fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()
         text,
         "preemption",
         &format!(
-            "rate {}: {} preemptions of {}, {} tokens computed again",
+            "rate {}: {} of {}, {} tokens computed again",
             share(s.preemption_rate()),
-            cache.preemptions,
+            format::things(cache.preemptions, "preemption"),
             format::things(cache.preempted_requests, "request"),
             cache.recomputed_tokens
         ),
