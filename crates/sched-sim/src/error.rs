@@ -155,6 +155,12 @@ pub enum SimError {
         /// Requests that are not over.
         requests: u64,
     },
+    /// A ledger of steps that are not those of the run.
+    #[error("the steps given to the ledger are not those in which request {id} got its tokens")]
+    Ledger {
+        /// The request.
+        id: RequestId,
+    },
     /// A cancellation of a request that the workload does not have.
     #[error("a cancellation names position {position} of a workload of {len} requests")]
     NoSuchCancellation {

@@ -34,6 +34,7 @@ pub mod error;
 pub mod floored;
 pub mod history;
 pub mod kv_cache;
+pub mod ledger;
 pub mod load;
 pub mod policy;
 pub mod reference;
@@ -52,11 +53,12 @@ pub mod workload;
 pub use error::{Refusal, Result, SimError};
 pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};
+pub use ledger::{Account, Accounts, Ledger, LedgerRow, Steps, Tail};
 pub use load::{LoadLevel, OfferedLoad};
 pub use policy::{DecodeFirst, Horizon, Policy};
 pub use request::Stage;
 pub use simulation::{
-    RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Stall, Unfinished,
+    RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Unfinished,
 };
 pub use statistics::{KvStatistics, RunStatistics};
 pub use step::Step;

@@ -104,6 +104,19 @@ pub struct RequestDetail {
     pub output_tokens: Option<u64>,
     /// Its preemptions, in order.
     pub stalls: Vec<Stall>,
+    /// Steps that went on without it although it was in the batch, in order, where others that
+    /// were at the same stage got tokens.
+    pub held: Vec<Span>,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Span {
+    /// Its start.
+    pub from: Ticks,
+    /// Its end.
+    pub to: Ticks,
 }
 
 /// One preemption of a request, from the step that went on without it.

@@ -180,6 +180,16 @@ pub trait StepTime {
         StretchTime::one(self.step(work))
     }
 
+    /// The durations of the steps in which one request decodes with nobody else, from `context`
+    /// tokens on, at the price of a step with prefill if `mixed`.
+    ///
+    /// The share of a decode in a step that carries prefill is priced in that regime, without the
+    /// prefill; the default is for forms that have one regime.
+    fn decode_alone(&self, context: u64, mixed: bool) -> StretchTime {
+        let _ = mixed;
+        self.stretch(&StepWork { decodes: 1, decode_context: context, ..StepWork::default() })
+    }
+
     /// Seconds of a step with this mean work.
     ///
     /// The default rounds the work to whole tokens; a form that is linear in it can be exact.
@@ -208,6 +218,10 @@ impl<T: StepTime + ?Sized> StepTime for &T {
         (**self).stretch(work)
     }
 
+    fn decode_alone(&self, context: u64, mixed: bool) -> StretchTime {
+        (**self).decode_alone(context, mixed)
+    }
+
     fn mean_seconds(&self, mean: &MeanWork) -> f64 {
         (**self).mean_seconds(mean)
     }
@@ -220,6 +234,10 @@ impl<T: StepTime + ?Sized> StepTime for Box<T> {
 
     fn stretch(&self, work: &StepWork) -> StretchTime {
         (**self).stretch(work)
+    }
+
+    fn decode_alone(&self, context: u64, mixed: bool) -> StretchTime {
+        (**self).decode_alone(context, mixed)
     }
 
     fn mean_seconds(&self, mean: &MeanWork) -> f64 {

@@ -135,6 +135,13 @@ impl StepTime for TwoRegime {
         StretchTime { first: self.step(work), ..stretch }
     }
 
+    fn decode_alone(&self, context: u64, mixed: bool) -> StretchTime {
+        let work = StepWork { decodes: 1, decode_context: context, ..StepWork::default() };
+        // The floor is one of the prefill, so that it is no part of the price of a decode.
+        let gpu = if mixed { self.mixed.stretch(&work) } else { self.decode.stretch(&work) };
+        StretchTime { first: Ticks(gpu.first.0 + self.added(&work)), ..gpu }
+    }
+
     fn mean_seconds(&self, mean: &MeanWork) -> f64 {
         let gpu = if mean.prefills <= 0.0 {
             self.decode.mean_seconds(mean)

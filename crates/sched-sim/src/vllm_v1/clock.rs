@@ -24,7 +24,7 @@ use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
 use crate::run::Run;
 use crate::simulation::{
-    RequestDetail, RunEnd, RunLimits, RunResult, Simulation, Stall, Unfinished,
+    RequestDetail, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Unfinished,
 };
 use crate::statistics::KvStatistics;
 use crate::step_time::{StepTime, StepWork, StretchTime};
@@ -74,6 +74,8 @@ struct Flight {
     work: StepWork,
     held_tokens: u64,
     used_blocks: u64,
+    /// Who runs and is not in it.
+    left_out: Vec<u64>,
 }
 
 /// Where a request is, as far as its steps have run.
@@ -407,10 +409,16 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         if Ticks::LONGEST_RUN < self.busy_until {
             return Err(SimError::RunTooLong);
         }
+        let left_out = if plan.rows().len() < self.scheduler.num_running() && !work.is_empty() {
+            self.scheduler.left_out(&plan).collect()
+        } else {
+            Vec::new()
+        };
         self.in_flight.push_back(Flight {
             start,
             end: self.busy_until,
             work,
+            left_out,
             held_tokens: self.scheduler.held_tokens() - plan.tokens(),
             used_blocks: self.scheduler.kv_cache().books().used,
             plan,
@@ -515,6 +523,18 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
                 self.kv.recomputed_tokens += again;
             }
         }
+        for &id in &flight.left_out {
+            let state = &self.states[index(id)];
+            // Async: its last token may have come from the step before.
+            if !state.in_batch || state.over {
+                continue;
+            }
+            let held = &mut self.detail(index(id)).held;
+            match held.last_mut() {
+                Some(last) if last.to == *start => last.to = *end,
+                _ => held.push(Span { from: *start, to: *end }),
+            }
+        }
         if flight.work.prefills > 0 && self.kv.preemptions > 0 {
             for row in plan.rows().iter().filter(|row| row.prefill && row.samples) {
                 let position = index(row.id);
@@ -615,6 +635,7 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
                 work: work.after(new),
                 held_tokens: held_tokens + new * quiet.decodes,
                 used_blocks: after,
+                left_out: Vec::new(),
             });
         }
         self.empty = 0;

@@ -410,6 +410,14 @@ impl VllmV1 {
         Some(seq.computed.saturating_sub(seq.in_flight).min(seq.prompt))
     }
 
+    /// Requests that run and are not in `plan`, which was scheduled last.
+    pub(super) fn left_out<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = u64> + 'a {
+        // Both are in order of admission.
+        let mut rows = plan.rows().iter().map(|row| row.id).peekable();
+        let running = self.running.iter().filter_map(|&slot| self.seqs.get(slot as usize));
+        running.map(|seq| seq.id).filter(move |&id| rows.next_if_eq(&id).is_none())
+    }
+
     /// Computed tokens of the requests that run, those in steps in flight included; a shared
     /// prefix counts for each of them.
     #[must_use]

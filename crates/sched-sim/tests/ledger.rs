@@ -1,0 +1,243 @@
+//! The ledger: every tick of a request has exactly one account.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{decode_first, limits, step_time, workload};
+use proptest::prelude::*;
+use sched_sim::ledger::{Account, Ledger, Steps};
+use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
+use sched_sim::{
+    DecodeFirst, RunResult, SimError, Simulation, StepTime, Ticks, TwoRegime, Workload,
+    WorkloadRequest,
+};
+
+/// TTFT and E2E of every completed request are the sums of its accounts.
+fn adds_up(result: &RunResult<'_>, ledger: &Ledger, workload: &Workload) {
+    let mut rows = ledger.rows().iter();
+    for (i, (r, record)) in workload.requests().iter().zip(result.records()).enumerate() {
+        let Some(last) = record.last_token() else { continue };
+        let row = rows.next().unwrap();
+        assert_eq!(row.position, i);
+        let span = |t: Ticks| t.since(r.arrival).unwrap().attoseconds().cast_signed();
+        assert_eq!(row.ttft.total(), span(record.first_token().unwrap()), "{row:?}");
+        assert_eq!(row.e2e.total(), span(last), "{row:?}");
+        for account in Account::ALL {
+            let (ttft, e2e) = (row.ttft.attoseconds(account), row.e2e.attoseconds(account));
+            assert!(account == Account::Interference || (0 <= ttft && ttft <= e2e), "{row:?}");
+        }
+        // A later token is never in TTFT.
+        assert_eq!(row.ttft.attoseconds(Account::OwnDecode), 0);
+        assert_eq!(row.ttft.attoseconds(Account::Interference), 0);
+    }
+    assert_eq!(rows.next(), None);
+}
+
+/// A form with two regimes, so that the price of a decode depends on who else is in the step.
+fn two_regimes() -> impl Strategy<Value = TwoRegime> {
+    (1_u64..20, 0_u64..100, 0_u64..2000, 1_u64..20, 0_u64..200, 0_u64..3000).prop_map(
+        |(a, c, d, ma, mb, md)| {
+            let text = format!(
+                "decode:base={a}ms,decode={c}us/request,context={d}ns/token; \
+                 mixed:base={ma}ms,prefill={mb}us/token,decode={c}us/request,context={md}ns/token"
+            );
+            text.parse().unwrap()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Under decode-first, and the same from stretches as from single steps.
+    #[test]
+    fn it_adds_up_under_decode_first(
+        workload in workload(),
+        policy in decode_first(),
+        affine in step_time(),
+        two in prop::option::of(two_regimes()),
+        limits in limits(),
+    ) {
+        let step_time: Box<dyn StepTime> = match two {
+            Some(two) => Box::new(two),
+            None => Box::new(affine),
+        };
+        let simulation = || Simulation::new(&workload, policy, &step_time).limits(limits);
+        let (mut skipped, mut single) = (Steps::default(), Steps::default());
+        let result = simulation().run_observed(&mut skipped).unwrap();
+        simulation().run_reference_observed(&mut single).unwrap();
+        let ledger = Ledger::new(&result, &skipped, &step_time).unwrap();
+        adds_up(&result, &ledger, &workload);
+        prop_assert_eq!(&ledger, &Ledger::new(&result, &single, &step_time).unwrap());
+    }
+
+    /// Under vLLM's scheduler with a KV cache that runs out, so that requests are preempted and
+    /// prompts wait for budget.
+    #[test]
+    fn it_adds_up_under_vllm_v1(
+        rows in prop::collection::vec((0_u64..60, 1_u64..150, 1_u64..60), 1..24),
+        (blocks, seqs, budget) in (14_u64..60, 1_u64..12, 0_u64..200),
+        (is_async, caching) in any::<(bool, bool)>(),
+        step_time in two_regimes(),
+    ) {
+        let mut now = 0;
+        let requests = rows.iter().enumerate().map(|(i, &(gap, input, output))| {
+            now += gap;
+            WorkloadRequest::new(i as u64, Ticks::from_nanoseconds(now * 1_000_000), input, output)
+        });
+        let workload = Workload::new(requests.collect()).unwrap();
+        let mut config = VllmConfig::new(blocks + 2, 220);
+        config.max_num_seqs = seqs;
+        config.max_num_batched_tokens = seqs + budget;
+        config.async_scheduling = Some(is_async);
+        config.enable_prefix_caching = caching;
+        let vllm = VllmV1Run::new(config);
+        let simulation = || Simulation::vllm_v1(&workload, vllm.clone(), step_time);
+        let (mut skipped, mut single) = (Steps::default(), Steps::default());
+        let result = match simulation().run_observed(&mut skipped) {
+            Err(SimError::NoProgress { .. } | SimError::Vllm(_)) => return Ok(()),
+            result => result.unwrap(),
+        };
+        simulation().run_reference_observed(&mut single).unwrap();
+        let ledger = Ledger::new(&result, &skipped, &step_time).unwrap();
+        adds_up(&result, &ledger, &workload);
+        prop_assert_eq!(&ledger, &Ledger::new(&result, &single, &step_time).unwrap());
+        for (row, detail) in result.details().iter().filter_map(|d| {
+            ledger.rows().iter().find(|row| row.position == d.position).map(|row| (row, d))
+        }) {
+            let stalled: u128 = detail
+                .stalls
+                .iter()
+                .map(|s| s.readmitted.unwrap().since(s.from).unwrap().attoseconds())
+                .sum();
+            prop_assert_eq!(row.e2e.attoseconds(Account::Preempted), stalled.cast_signed());
+        }
+    }
+}
+
+/// Two requests of 32 tokens in 4 usable blocks of 16: `b` is preempted when both need a third
+/// block, waits for `a`, and is computed again.
+///
+/// `base=1ms, prefill=10us/token`, sync, no prefix cache. Step 1 (1.64 ms) computes both prompts
+/// and gives both first tokens; the prompts fill two blocks each. Step 2 needs two blocks more:
+/// `b`, admitted last, goes, with `a` alone in steps of 1 ms until its 5 tokens are there at
+/// 1.64 + 4 = 5.64. Then `b` computes 33 known tokens in 1.33 ms, which gives its second token,
+/// and the last in 1 ms.
+#[test]
+fn a_preemption_by_hand() {
+    let workload = Workload::new(vec![
+        WorkloadRequest::new("a", Ticks::ZERO, 32, 5),
+        WorkloadRequest::new("b", Ticks::ZERO, 32, 3),
+    ])
+    .unwrap();
+    let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+    let mut config = VllmConfig::new(5, 48);
+    config.async_scheduling = Some(false);
+    config.enable_prefix_caching = false;
+    let vllm = VllmV1Run::new(config);
+    let mut steps = Steps::default();
+    let simulation = Simulation::vllm_v1(&workload, vllm, step_time);
+    let result = simulation.run_observed(&mut steps).unwrap();
+    let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
+    let b = &ledger.rows()[1].e2e;
+    let ms = |account| (1e3 * b.seconds(account) * 100.0).round() / 100.0;
+    assert!((ms(Account::OwnPrefill) - 1.64).abs() < 1e-9);
+    assert!((ms(Account::Preempted) - 4.0).abs() < 1e-9);
+    assert!((ms(Account::Recompute) - 1.33).abs() < 1e-9);
+    assert!((ms(Account::OwnDecode) - 1.0).abs() < 1e-9);
+    assert_eq!(b.attoseconds(Account::Interference), 0);
+    assert_eq!(b.dominant(), Account::Preempted);
+}
+
+/// Four prompts of 20 tokens under a budget of 24 and a limit of 8 tokens for each in a step: three
+/// run in step 1, and the one that is left out is not admitted. Then all four are in the batch,
+/// and whoever is last in the list goes without tokens.
+#[test]
+fn a_prompt_without_budget_is_held_back() {
+    let requests = (0..4_u64).map(|i| WorkloadRequest::new(i, Ticks::ZERO, 20, 4));
+    let workload = Workload::new(requests.collect()).unwrap();
+    let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+    let mut config = VllmConfig::new(101, 48);
+    config.async_scheduling = Some(false);
+    config.max_num_seqs = 4;
+    config.max_num_batched_tokens = 24;
+    config.long_prefill_token_threshold = 7;
+    let vllm = VllmV1Run::new(config);
+    let mut steps = Steps::default();
+    let simulation = Simulation::vllm_v1(&workload, vllm, step_time);
+    let result = simulation.run_observed(&mut steps).unwrap();
+    let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
+    adds_up(&result, &ledger, &workload);
+    // 7 + 7 + 7 + 3 tokens in steps 1 and 2 (1.24 ms each); then the first three need 6 each and
+    // the fourth gets 6; two more steps end its prompt.
+    let row = &ledger.rows()[3];
+    assert_eq!(row.ttft.attoseconds(Account::HeldBack), 0);
+    assert!((row.ttft.seconds(Account::OwnPrefill) - row.ttft.total() as f64 / 1e18).abs() < 1e-15);
+}
+
+/// Steps of another run are refused, not booked wrongly.
+#[test]
+fn steps_of_another_run_are_refused() {
+    let workload =
+        |tokens| Workload::new(vec![WorkloadRequest::new("a", Ticks::ZERO, tokens, 5)]).unwrap();
+    let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+    let (a, b) = (workload(100), workload(130));
+    let policy = DecodeFirst::new(1, 512).unwrap();
+    let result = Simulation::new(&a, policy, step_time).run().unwrap();
+    let mut steps = Steps::default();
+    Simulation::new(&b, policy, step_time).run_observed(&mut steps).unwrap();
+    let error = Ledger::new(&result, &steps, &step_time).unwrap_err();
+    insta::assert_snapshot!(
+        error,
+        @"the steps given to the ledger are not those in which request a got its tokens"
+    );
+}
+
+/// Two slots, chunks of 100, `base=1ms, prefill=10us/token, decode=100us/request`.
+///
+/// | step | starts | what | takes |
+/// |---|---|---|---|
+/// | 1 | 0 | `a` 100 | 2 ms |
+/// | 2 | 2 | `a` decodes (first token), `b` 100 of 200 | 2.1 |
+/// | 3 | 4.1 | `a` decodes, `b` the rest | 2.1 |
+/// | 4 | 6.2 | `a` decodes and is done, `b` decodes (first and only token) | 1.2 |
+/// | 5 | 7.4 | `c` 100 | 2 |
+/// | 6 | 9.4 | `c` decodes | 1.1 |
+///
+/// `a`: 2 own prefill, 2.1 first decode, then 2.1 + 1.2 of which 2 · 1.1 would be its own.
+/// `b`: comes at 1 ms and is admitted at 2; 4.2 own prefill, 1.2 first decode.
+/// `c`: comes at 3 ms and is admitted when both slots are free, at 7.4.
+#[test]
+fn a_ledger_by_hand() {
+    let at = |ms: u64| Ticks::from_nanoseconds(ms * 1_000_000);
+    let workload = Workload::new(vec![
+        WorkloadRequest::new("a", at(0), 100, 3),
+        WorkloadRequest::new("b", at(1), 200, 1),
+        WorkloadRequest::new("c", at(3), 100, 1),
+    ])
+    .unwrap();
+    let step_time: sched_sim::Affine =
+        "base=1ms,prefill=10us/token,decode=100us/request".parse().unwrap();
+    let mut steps = Steps::default();
+    let policy = DecodeFirst::new(2, 100).unwrap();
+    let result = Simulation::new(&workload, policy, step_time).run_observed(&mut steps).unwrap();
+    let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
+    let mut lines = Vec::new();
+    for (row, r) in ledger.rows().iter().zip(workload.requests()) {
+        let accounts = Account::ALL.into_iter().filter(|a| row.e2e.attoseconds(*a) != 0);
+        let parts: Vec<String> =
+            accounts.map(|a| format!("{} {:.1}", a.id(), 1e3 * row.e2e.seconds(a))).collect();
+        lines.push(format!("{}: {}", r.id, parts.join(", ")));
+    }
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    a: own_prefill 2.0, first_decode 2.1, own_decode 2.2, interference 1.1
+    b: admission 1.0, own_prefill 4.2, first_decode 1.2
+    c: admission 4.4, own_prefill 2.0, first_decode 1.1
+    ");
+    // The slowest of three by TTFT is `c` with 7.5 ms, 4.4 of them before its admission.
+    let tail = ledger.tail_by_ttft(99.0).unwrap();
+    assert_eq!((tail.requests, tail.accounts.dominant()), (1, Account::Admission));
+    assert!((tail.accounts.share(Account::Admission).unwrap() - 4.4 / 7.5).abs() < 1e-12);
+    assert!(ledger.tail_by_ttft(100.0).is_none());
+}
