@@ -150,30 +150,34 @@ fn a_preemption_by_hand() {
     assert_eq!(b.dominant(), Account::Preempted);
 }
 
-/// Four prompts of 20 tokens under a budget of 24 and a limit of 8 tokens for each in a step: three
-/// run in step 1, and the one that is left out is not admitted. Then all four are in the batch,
-/// and whoever is last in the list goes without tokens.
+/// `prefill_schedule_interval` 3: while `a` decodes, prompts run in every third step only.
+///
+/// `base=1ms, prefill=10us/token`, sync, 24 tokens a step. Step 1 computes all 20 tokens of `a` and
+/// 4 of the 60 of `b` (1.24 ms); steps 2 and 3 hold `b` back (1 ms each); step 4 computes 23 of it
+/// beside the decode (1.23); 5 and 6 hold it back, and give `a` its last token; then `b` is alone
+/// with 24 (1.24) and 9 (1.09).
 #[test]
-fn a_prompt_without_budget_is_held_back() {
-    let requests = (0..4_u64).map(|i| WorkloadRequest::new(i, Ticks::ZERO, 20, 4));
-    let workload = Workload::new(requests.collect()).unwrap();
+fn a_prompt_that_a_step_leaves_out_is_held_back() {
+    let workload = Workload::new(vec![
+        WorkloadRequest::new("a", Ticks::ZERO, 20, 6),
+        WorkloadRequest::new("b", Ticks::ZERO, 60, 1),
+    ])
+    .unwrap();
     let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
-    let mut config = VllmConfig::new(101, 48);
+    let mut config = VllmConfig::new(101, 80);
     config.async_scheduling = Some(false);
-    config.max_num_seqs = 4;
     config.max_num_batched_tokens = 24;
-    config.long_prefill_token_threshold = 7;
-    let vllm = VllmV1Run::new(config);
+    config.max_num_seqs = 8;
+    config.prefill_schedule_interval = 3;
     let mut steps = Steps::default();
-    let simulation = Simulation::vllm_v1(&workload, vllm, step_time);
+    let simulation = Simulation::vllm_v1(&workload, VllmV1Run::new(config), step_time);
     let result = simulation.run_observed(&mut steps).unwrap();
     let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
     adds_up(&result, &ledger, &workload);
-    // 7 + 7 + 7 + 3 tokens in steps 1 and 2 (1.24 ms each); then the first three need 6 each and
-    // the fourth gets 6; two more steps end its prompt.
-    let row = &ledger.rows()[3];
-    assert_eq!(row.ttft.attoseconds(Account::HeldBack), 0);
-    assert!((row.ttft.seconds(Account::OwnPrefill) - row.ttft.total() as f64 / 1e18).abs() < 1e-15);
+    let b = &ledger.rows()[1].ttft;
+    let us = |account| (b.attoseconds(account) / 1_000_000_000_000, account);
+    assert_eq!(us(Account::HeldBack), (4000, Account::HeldBack));
+    assert_eq!(us(Account::OwnPrefill), (4800, Account::OwnPrefill));
 }
 
 /// Steps of another run are refused, not booked wrongly.
