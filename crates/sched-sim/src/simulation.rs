@@ -168,6 +168,12 @@ pub struct RunResult<'w> {
 }
 
 impl RunResult<'_> {
+    /// What arrived.
+    #[must_use]
+    pub const fn workload(&self) -> &Workload {
+        self.workload
+    }
+
     /// The instants of each request, in order of the workload.
     #[must_use]
     pub fn records(&self) -> &[RequestRecord] {

@@ -32,6 +32,7 @@
 pub mod aiperf;
 mod arrays;
 mod artifacts;
+pub mod chrome_trace;
 pub mod columns;
 mod config;
 mod csv_table;
