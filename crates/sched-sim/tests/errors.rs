@@ -137,7 +137,7 @@ fn parameters_out_of_range_are_named() {
         output("0"),
         arrivals("gamma:cv=0"),
         arrivals("on-off:on=1ms,off=1ms,low=2"),
-        arrivals("on-off:on=1ms,off=1us"),
+        arrivals("on-off:on=100us,off=100us"),
         arrivals("on-off:on=1ms,off=0s"),
         arrivals("sine:amplitude=1.5,period=1s"),
         session("geometric:4", "1s"),
