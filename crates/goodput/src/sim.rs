@@ -27,12 +27,12 @@ use serving_io::preset::Preset;
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
-use serving_io::trace::{TraceMap, TraceOptions, read_trace, read_trace_path};
 
 use crate::output::{Format, same_file};
 use crate::report::Objectives;
+use crate::trace::Part;
 
-use generate::GeneratorArguments;
+pub use generate::{GeneratorArguments, described};
 
 pub const EXAMPLES: &str = "\
 Without a trace or scenario, a built-in workload runs under two settings.
@@ -47,6 +47,7 @@ Examples:
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 512 --slo 'ttft<2s,tpot<100ms' \\
       --step-time base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 256,512 --rate-scale 1,3/2,2
+  goodput sim --trace azure.csv --slice 18:20-18:30 --max-num-seqs 64 --chunk 512
   goodput sim --trace mine.csv --map arrival_s=t,input_tokens=in,output_tokens=out
   goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
   goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'
@@ -56,15 +57,15 @@ Examples:
 /// Arguments of `sim`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Requests to replay: an Azure trace, our timelines, or CSV or JSON lines with --map.
+    /// Requests to replay: an Azure, BurstGPT or Mooncake trace, our timelines, or CSV or JSON lines
+    /// with --map.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     trace: Option<PathBuf>,
     /// A scenario file: workload, settings and objectives together.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Meaning of a column of the trace: FIELD_UNIT=COLUMN.
-    #[arg(long, value_name = "FIELD=COLUMN[,…]", requires = "trace")]
-    map: Vec<String>,
+    #[command(flatten)]
+    part: Part,
     /// Scheduling policies: decode-first, vllm-v1.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     policy: Vec<String>,
@@ -333,6 +334,14 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
 fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let slo = arguments.objectives.set(&[])?;
     let slo = (!slo.is_empty()).then_some(slo);
+    if arguments.trace.is_none() {
+        let part = &arguments.part;
+        for (flag, given) in [("--map", !part.map.is_empty()), ("--slice", part.slice.is_some())] {
+            if given {
+                bail!("{flag}: is for a trace, add --trace FILE");
+            }
+        }
+    }
     if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {
         bail!("{flag}: the requests of {} are not drawn from a seed", path.display());
     }
@@ -347,7 +356,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             slo: SloSet::none(),
             engine: EngineOptions::default(),
         };
-        (traced(path, &arguments.map)?, vec![base])
+        (traced(path, &arguments.part)?, vec![base])
     } else {
         let scenario = match &arguments.scenario {
             Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
@@ -450,18 +459,11 @@ fn default_step_time() -> Result<StepTimeSource> {
 }
 
 /// The requests of a trace.
-fn traced(path: &Path, map: &[String]) -> Result<Source> {
-    let map = TraceMap::parse(crate::report::map_items(map).iter().map(String::as_str))
-        .map_err(|e| anyhow!("--map: {e}"))?;
-    let options = TraceOptions { map, ..TraceOptions::default() };
-    let file = if path.as_os_str() == "-" {
-        read_trace("standard input", std::io::stdin(), &options)
-    } else {
-        read_trace_path(path, &options)
-    };
-    let file = file.map_err(|e| anyhow!("{e}"))?;
+fn traced(path: &Path, part: &Part) -> Result<Source> {
+    let file = part.read(path)?;
+    let slice = part.slice.as_ref().map(|s| format!(", slice {s}")).unwrap_or_default();
     Ok(Source {
-        title: format!("{}: {}", file.name, file.format.title()),
+        title: format!("{}: {}{slice}", file.name, file.format.title()),
         workload: file.workload,
         drawn: None,
         notes: file.notes,
