@@ -47,7 +47,7 @@ Examples:
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 512 --slo 'ttft<2s,tpot<100ms' \\
       --step-time base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 256,512 --rate-scale 1,3/2,2
-  goodput sim --trace azure.csv --slice 18:20-18:30 --max-num-seqs 64 --chunk 512
+  goodput sim --trace azure.csv --slice 18:15-18:20 --max-num-seqs 64 --chunk 512
   goodput sim --trace mine.csv --map arrival_s=t,input_tokens=in,output_tokens=out
   goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
   goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'

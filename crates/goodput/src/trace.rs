@@ -21,7 +21,7 @@ use crate::sim::{GeneratorArguments, described};
 pub const EXAMPLES: &str = "\
 Examples:
   goodput trace inspect azure.csv
-  goodput trace inspect mooncake.jsonl --slice 10m-30m --format json
+  goodput trace inspect mooncake.jsonl --slice 0..1000 --format json
   goodput trace convert azure.csv --slice 0..1000 -o first.jsonl
   goodput trace generate --rate 5/s --requests 10k --input-tokens uniform:100,2000 -o mine.jsonl
   goodput sim --trace mine.jsonl";
