@@ -30,6 +30,13 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The long comparisons with queueing theory, and what each of them found.
+pub fn theory(root: &Path) -> Result<()> {
+    let test = ["test", "--release", "-p", "sched-sim", "--test", "theory"];
+    let long = ["--", "--ignored", "--nocapture"];
+    cargo(root, &[test.as_slice(), &long].concat(), &[])
+}
+
 /// Runs one cargo command, and says which one failed.
 fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     let set: Vec<String> = environment.iter().map(|(k, v)| format!("{k}={v:?} ")).collect();

@@ -106,6 +106,8 @@ enum Chore {
         /// A folder of cases of schema goodput-validation/2
         dir: PathBuf,
     },
+    /// The simulator against queueing theory with so many requests that 1 % shows
+    Theory,
     /// All that continuous integration runs, up to the first failure
     Ci,
 }
@@ -204,6 +206,7 @@ fn run(chore: Chore) -> Result<()> {
             }
             Ok(())
         }
+        Chore::Theory => ci::theory(&root),
         Chore::Ci => ci::run(&root),
     }
 }

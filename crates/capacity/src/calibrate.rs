@@ -431,19 +431,16 @@ impl Calibration {
 
 #[cfg(test)]
 mod tests {
-    use sched_sim::workload::{LogNormalLengths, PoissonWorkload};
+    use sched_sim::workload::{LengthLaw, Lengths, WorkloadSpec, chat};
     use sched_sim::{DecodeFirst, TwoRegime};
 
     use super::*;
 
     fn workload(rate_per_s: f64, seed: u64) -> Workload {
-        let lengths = |median: f64| LogNormalLengths { median, sigma: 0.5, min: 1, max: 2000 };
-        PoissonWorkload {
-            requests: 300,
-            rate_per_s,
-            seed,
-            input: lengths(300.0),
-            output: lengths(80.0),
+        let law = |median: f64| LengthLaw::LogNormal { median, sigma: 0.5, min: 1, max: 2000 };
+        WorkloadSpec {
+            lengths: Lengths::Independent { input: law(300.0), output: law(80.0) },
+            ..chat(300, rate_per_s, seed)
         }
         .generate()
         .unwrap()

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, diagnose, diff, explain, fit, queue, report, sim};
+use crate::{check, diagnose, diff, explain, fit, queue, report, sim, trace};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -56,6 +56,9 @@ enum Command {
     /// Simulate a workload or a trace under one or several settings.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<sim::Arguments>),
+    /// What a trace is like; traces in our form, converted or drawn from a seed.
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(trace::Arguments),
     /// A step time from measured steps, with its error per regime and what the data cannot tell.
     #[command(after_help = fit::EXAMPLES)]
     Fit(Box<fit::Arguments>),
@@ -107,6 +110,10 @@ impl Cli {
                 text
             }
             Command::Sim(arguments) => sim::run(&arguments, format)?,
+            // A trace goes to -o line by line.
+            Command::Trace(arguments) => {
+                return Ok((trace::run(&arguments, format, self.output.output.as_deref())?, 0));
+            }
             // Here -o is the step-time file, and what was found goes to standard output.
             Command::Fit(arguments) => {
                 return Ok((fit::run(&arguments, format, self.output.output.as_deref())?, 0));

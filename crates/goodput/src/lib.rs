@@ -13,6 +13,7 @@ mod output;
 mod queue;
 mod report;
 mod sim;
+mod trace;
 
 use std::ffi::OsString;
 

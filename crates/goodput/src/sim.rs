@@ -1,6 +1,8 @@
 //! `goodput sim`: a workload under one or several settings, on an exact clock.
 
+mod generate;
 mod render;
+mod seeds;
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +12,12 @@ use metrics_core::RequestTimeline;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
+use metrics_core::steady::mser5;
 use metrics_core::table::RequestTable;
 use metrics_core::validity::evidence::Conservation;
 use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
+use sched_sim::workload::WorkloadSpec;
 use sched_sim::{
     DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RequestDetail,
     RunEnd, RunLimits, RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
@@ -23,10 +27,12 @@ use serving_io::preset::Preset;
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
-use serving_io::trace::{TraceMap, TraceOptions, read_trace, read_trace_path};
 
 use crate::output::{Format, same_file};
 use crate::report::Objectives;
+use crate::trace::Part;
+
+pub use generate::{GeneratorArguments, described};
 
 pub const EXAMPLES: &str = "\
 Without a trace or scenario, a built-in workload runs under two settings.
@@ -35,9 +41,13 @@ Lists sweep: every combination is one row of a table.
 Examples:
   goodput sim
   goodput sim --max-num-seqs 16,64,256 --slo 'ttft<500ms,tpot<50ms'
+  goodput sim --rate 10/s --arrivals gamma:cv=2 --input-tokens uniform:100,2000 --requests 1k
+  goodput sim --rate 14/s --seeds 10
+  goodput sim --turns geometric:mean=4,max=20 --think exponential:mean=10s --policy vllm-v1
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 512 --slo 'ttft<2s,tpot<100ms' \\
       --step-time base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 256,512 --rate-scale 1,3/2,2
+  goodput sim --trace azure.csv --slice 18:15-18:20 --max-num-seqs 64 --chunk 512
   goodput sim --trace mine.csv --map arrival_s=t,input_tokens=in,output_tokens=out
   goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
   goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'
@@ -47,15 +57,15 @@ Examples:
 /// Arguments of `sim`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Requests to replay: an Azure trace, our timelines, or CSV or JSON lines with --map.
+    /// Requests to replay: an Azure, BurstGPT or Mooncake trace, our timelines, or CSV or JSON lines
+    /// with --map.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     trace: Option<PathBuf>,
     /// A scenario file: workload, settings and objectives together.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Meaning of a column of the trace: FIELD_UNIT=COLUMN.
-    #[arg(long, value_name = "FIELD=COLUMN[,…]", requires = "trace")]
-    map: Vec<String>,
+    #[command(flatten)]
+    part: Part,
     /// Scheduling policies: decode-first, vllm-v1.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     policy: Vec<String>,
@@ -79,12 +89,16 @@ pub struct Arguments {
     /// llama-3.1-8b-h100-sxm].
     #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE")]
     step_time: Option<String>,
-    /// Seed of a generated workload.
-    #[arg(long, value_name = "NUMBER", conflicts_with = "trace")]
-    seed: Option<u64>,
+    /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
+    /// to the first setting on the same requests.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    #[arg(conflicts_with_all = ["trace", "requests_out"])]
+    seeds: Option<u64>,
     /// KV bytes of one token, for the KV figures in bytes and for --kv-memory.
     #[arg(long, value_name = "BYTES")]
     kv_bytes_per_token: Option<u64>,
+    #[command(flatten)]
+    generate: GeneratorArguments,
     #[command(flatten)]
     engine: EngineArguments,
     #[command(flatten)]
@@ -244,7 +258,8 @@ impl Setting {
 struct Source {
     title: String,
     workload: Workload,
-    seed: Option<u64>,
+    /// What the requests were drawn from, if they were drawn.
+    drawn: Option<WorkloadSpec>,
     notes: Vec<Note>,
 }
 
@@ -262,6 +277,9 @@ struct Simulated {
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
     remarks: Vec<String>,
+    /// How many requests at the start MSER-5 takes for warm-up; none if no steady part shows, or
+    /// nothing at all of few requests.
+    warm_up: Option<Option<u64>>,
     /// Why figures of it cannot be used, and for what the others can.
     findings: Vec<Finding>,
     verdict: Verdict,
@@ -270,7 +288,7 @@ struct Simulated {
 /// All runs, and what they share.
 struct Answer {
     title: String,
-    seed: Option<u64>,
+    drawn: Option<WorkloadSpec>,
     notes: Vec<Note>,
     kv_bytes_per_token: Option<u64>,
     confidence: metrics_core::interval::Confidence,
@@ -294,13 +312,16 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
             .transpose()?,
         ..RunLimits::default()
     };
+    if let Some(n) = arguments.seeds {
+        return seeds::run(arguments, &source, settings, limits, n, format);
+    }
     let mut runs = Vec::new();
     for setting in settings {
         runs.push(simulate(arguments, &source.workload, setting, limits)?);
     }
     let answer = Answer {
         title: source.title,
-        seed: source.seed,
+        drawn: source.drawn,
         notes: source.notes,
         kv_bytes_per_token: arguments.kv_bytes_per_token,
         confidence: arguments.objectives.confidence()?,
@@ -313,6 +334,17 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
 fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let slo = arguments.objectives.set(&[])?;
     let slo = (!slo.is_empty()).then_some(slo);
+    if arguments.trace.is_none() {
+        let part = &arguments.part;
+        for (flag, given) in [("--map", !part.map.is_empty()), ("--slice", part.slice.is_some())] {
+            if given {
+                bail!("{flag}: is for a trace, add --trace FILE");
+            }
+        }
+    }
+    if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {
+        bail!("{flag}: the requests of {} are not drawn from a seed", path.display());
+    }
     let (source, base) = if let Some(path) = &arguments.trace {
         let base = Setting {
             name: None,
@@ -324,7 +356,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             slo: SloSet::none(),
             engine: EngineOptions::default(),
         };
-        (traced(path, &arguments.map)?, vec![base])
+        (traced(path, &arguments.part)?, vec![base])
     } else {
         let scenario = match &arguments.scenario {
             Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
@@ -427,20 +459,13 @@ fn default_step_time() -> Result<StepTimeSource> {
 }
 
 /// The requests of a trace.
-fn traced(path: &Path, map: &[String]) -> Result<Source> {
-    let map = TraceMap::parse(crate::report::map_items(map).iter().map(String::as_str))
-        .map_err(|e| anyhow!("--map: {e}"))?;
-    let options = TraceOptions { map, ..TraceOptions::default() };
-    let file = if path.as_os_str() == "-" {
-        read_trace("standard input", std::io::stdin(), &options)
-    } else {
-        read_trace_path(path, &options)
-    };
-    let file = file.map_err(|e| anyhow!("{e}"))?;
+fn traced(path: &Path, part: &Part) -> Result<Source> {
+    let file = part.read(path)?;
+    let slice = part.slice.as_ref().map(|s| format!(", slice {s}")).unwrap_or_default();
     Ok(Source {
-        title: format!("{}: {}", file.name, file.format.title()),
+        title: format!("{}: {}{slice}", file.name, file.format.title()),
         workload: file.workload,
-        seed: None,
+        drawn: None,
         notes: file.notes,
     })
 }
@@ -448,19 +473,19 @@ fn traced(path: &Path, map: &[String]) -> Result<Source> {
 /// The requests and variants of a scenario.
 fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Source, Vec<Setting>)> {
     let mut source = scenario.workload;
-    let mut seed = None;
-    if let WorkloadSource::Poisson(load) = &mut source {
-        load.seed = arguments.seed.unwrap_or(load.seed);
-        seed = Some(load.seed);
+    let mut drawn = None;
+    if let WorkloadSource::Generated(spec) = &mut source {
+        arguments.generate.apply(spec)?;
+        drawn = Some(spec.clone());
     }
-    if arguments.seed.is_some() && seed.is_none() {
-        bail!("--seed: the requests of scenario {} are not drawn from a seed", scenario.name);
+    if let (Some(flag), None) = (arguments.generate.given(), &drawn) {
+        bail!("{flag}: the requests of scenario {} are not drawn from a seed", scenario.name);
     }
     let (workload, notes) = source.load().map_err(|e| anyhow!("{e}"))?;
     let source = Source {
         title: format!("{}: {}", scenario.name, scenario.title.en),
         workload,
-        seed,
+        drawn,
         notes,
     };
     let settings = scenario
@@ -557,6 +582,8 @@ fn simulate(
         StepTimeSource::Fitted(file) => cost.beyond(&file.regimes),
         _ => Vec::new(),
     };
+    let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
+    let warm_up = mser5(&ttft).ok();
     let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting.slo);
     let report = if timelines.is_empty() {
         None
@@ -584,6 +611,7 @@ fn simulate(
         load,
         config,
         remarks,
+        warm_up,
         findings,
         verdict,
         requests: workload.len(),

@@ -61,6 +61,9 @@ fn folder_of_examples() -> tempfile::TempDir {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name);
         std::fs::copy(from, dir.path().join(name)).unwrap();
     }
+    let mooncake = "../../docs/examples/mooncake-four.jsonl";
+    let mooncake = Path::new(env!("CARGO_MANIFEST_DIR")).join(mooncake);
+    std::fs::copy(mooncake, dir.path().join("mooncake.jsonl")).unwrap();
     write("batches.csv", "batch,ms\n1,8.1\n4,8.4\n16,9.7\n64,14.3\n");
     write("mine.csv", "t,in,out\n0,100,20\n0.5,300,10\n");
     write(
@@ -199,6 +202,7 @@ fn the_examples_of_every_help_page_run() {
         "diff",
         "diagnose",
         "sim",
+        "trace",
         "fit",
         "queue",
         "explain",
@@ -810,4 +814,104 @@ fn a_run_under_vllm_can_be_checked_by_hand() {
                      --step-time base=10ms,prefill=1ms/token";
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
     insta::assert_snapshot!(run_in(dir.path(), &arguments));
+}
+
+/// Flags replace what the scenario draws, and are refused where nothing is drawn.
+#[test]
+fn requests_are_drawn_as_flags_say() {
+    let dir = folder_of_examples();
+    let sim = |more: &[&str]| {
+        let common = ["sim", "--max-num-seqs", "16", "--chunk", "512", "--requests", "200"];
+        run_in(dir.path(), &[&common[..], more].concat())
+    };
+    let drawn = |text: &str| {
+        let line = text.lines().find(|l| l.trim_start().starts_with("drawn"));
+        line.unwrap_or(text).trim().to_owned()
+    };
+    let text = sim(&["--rate", "300/min", "--arrivals", "gamma:cv=2", "--input-tokens", "64"]);
+    insta::assert_snapshot!(drawn(&text), @"");
+    assert_eq!(
+        text,
+        sim(&["--rate", "5", "--arrivals", "gamma:2", "--input-tokens", "constant:64"])
+    );
+    let turns = ["--turns", "geometric:3,max=9", "--think", "exponential:2s", "--seed", "7"];
+    insta::assert_snapshot!(drawn(&sim(&turns)), @"");
+    let mut faults = String::new();
+    for more in [
+        &["--rate", "0"][..],
+        &["--rate", "fast"],
+        &["--arrivals", "gamma"],
+        &["--input-tokens", "normal:5"],
+        &["--output-tokens", "uniform:9,5"],
+        &["--input-tokens", "file:none.txt"],
+        &["--pairs", "none.csv"],
+        &["--turns", "geometric:3", "--think", "1s"],
+        &["--trace", "azure.csv"],
+        &["--slice", "0..5"],
+        &["--seeds", "3", "--seed", "18446744073709551615"],
+    ] {
+        faults.push_str(&sim(more));
+    }
+    faults.push_str(&run_in(dir.path(), &["sim", "--trace", "azure.csv", "--slice", "9..5"]));
+    insta::assert_snapshot!(faults, @"");
+}
+
+/// Three seeds one by one give the mean and the paired difference of three seeds together.
+#[test]
+fn seeds_give_means_and_paired_differences() {
+    let sim = |more: &[&str]| {
+        let common = ["sim", "--requests", "200", "--rate", "12", "--format", "json"];
+        let text = run(&[&common[..], more].concat());
+        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    };
+    let all = sim(&["--seeds", "3", "--seed", "5"]);
+    let of = |run: usize, path: &str| all["runs"][run].pointer(path).unwrap().as_f64().unwrap();
+    let mut values = [[0.0; 3]; 2];
+    for (i, seed) in ["5", "6", "7"].iter().enumerate() {
+        let one = sim(&["--seed", seed]);
+        for (run, row) in values.iter_mut().enumerate() {
+            let value = &one["runs"][run]["latency"]["ttft"]["p99_s"];
+            row[i] = value.as_f64().unwrap_or_else(|| panic!("{one}"));
+        }
+    }
+    let mean = |v: [f64; 3]| v.iter().sum::<f64>() / 3.0;
+    // Student's t for two degrees of freedom at 95 %, as tables have it.
+    let half = |v: [f64; 3]| {
+        let m = mean(v);
+        4.302_652_73 * (v.iter().map(|x| (x - m).powi(2)).sum::<f64>() / 2.0 / 3.0).sqrt()
+    };
+    for (run, row) in values.iter().enumerate() {
+        let figure = |key: &str| of(run, &format!("/figures/ttft_p99_s/{key}"));
+        assert!((figure("mean") / mean(*row) - 1.0).abs() < 1e-9);
+        assert!((figure("high") - mean(*row) - half(*row)).abs() < 1e-6);
+    }
+    let difference = std::array::from_fn(|i| values[1][i] - values[0][i]);
+    let figure = |key: &str| of(1, &format!("/difference_to_first/ttft_p99_s/{key}"));
+    assert!((figure("mean") - mean(difference)).abs() < 1e-9);
+    assert!((figure("low") - mean(difference) + half(difference)).abs() < 1e-6);
+    assert!(all["runs"][0]["difference_to_first"].is_null());
+}
+
+/// A trace that is drawn, written and read again gives the run of the draw itself.
+#[test]
+fn a_generated_trace_runs_as_the_draw_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let draw = ["--rate", "9", "--requests", "300", "--turns", "3", "--think", "1s"];
+    let generate = ["trace", "generate", "-o", "t.jsonl"];
+    insta::assert_snapshot!(run_in(dir.path(), &[&generate[..], &draw].concat()), @"");
+    let settings = ["--policy", "vllm-v1", "--num-kv-blocks", "4000"];
+    let figures = |text: &str| {
+        let rows = text.lines().filter(|l| l.contains("TTFT  ") || l.contains("prefix hit rate"));
+        rows.collect::<Vec<_>>().join("\n")
+    };
+    let drawn = figures(&run_in(dir.path(), &[&["sim"], &draw[..], &settings].concat()));
+    let read = ["sim", "--trace", "t.jsonl"];
+    let read = figures(&run_in(dir.path(), &[&read[..], &settings].concat()));
+    assert_eq!(drawn, read);
+    assert_eq!(drawn.lines().count(), 2, "{drawn}");
+    // What is converted is the same file, but for time zero.
+    let text = run_in(dir.path(), &["trace", "convert", "t.jsonl", "--slice", "0..1"]);
+    assert!(text.contains("\"arrival_s\":0,"), "{text}");
+    insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"");
+    insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"");
 }

@@ -287,6 +287,45 @@ pub fn mean_independent(summary: &Summary, confidence: Confidence) -> Result<Int
     })
 }
 
+/// The mean difference of two settings that met the same chances, by Student's t on the pairs.
+///
+/// ```text
+/// difference_paired = mean_independent of the differences b(i) - a(i)
+/// ```
+///
+/// `a` and `b` hold one figure of each setting from every replication, in the same order, so that
+/// pair i came from the same requests (common random numbers). What both have in common cancels:
+/// the interval is usually far narrower than the two intervals by themselves would say.
+///
+/// # Errors
+///
+/// [`Error::TooFew`] for one pair or none, or if `b` has fewer or more values than `a`;
+/// [`Error::NotFinite`] for a value that is no number.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::interval::{Confidence, difference_paired};
+///
+/// // Each is 1 to 3 by chance, and the second one is longer by 0.4 to 0.6 every time.
+/// let ci = difference_paired(&[1.0, 2.0, 3.0], &[1.5, 2.4, 3.6], Confidence::P95)?;
+/// // 0.5 ± 4.3027 · 0.1 / sqrt(3)
+/// assert!((ci.low.unwrap() - 0.2516).abs() < 1e-4);
+/// assert!(!ci.contains(0.0));
+/// # Ok::<(), metrics_core::interval::NoInterval>(())
+/// ```
+///
+/// Source: Law, *Simulation Modeling and Analysis*, 5th ed., 10.2.1 and 11.2.
+pub fn difference_paired(a: &[f64], b: &[f64], confidence: Confidence) -> Result<Interval> {
+    if a.len() != b.len() || a.len() < 2 {
+        let min = a.len().max(2);
+        let (input, item, len) = ("pairs", "value", b.len().min(a.len()));
+        return Err(Error::TooFew { input, item, min, len }.into());
+    }
+    let differences = a.iter().zip(b).map(|(a, b)| b - a).collect();
+    mean_independent(&Summary::new(differences)?, confidence)
+}
+
 /// The percentile of independent samples, by two of them.
 ///
 /// ```text

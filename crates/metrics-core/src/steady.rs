@@ -283,9 +283,93 @@ impl Profile {
     }
 }
 
+/// How many samples at the start of a run are warm-up, by MSER-5; none if no steady part shows.
+///
+/// ```text
+/// mser5 = 5 * d, which minimizes sum(j > d, (y(j) - mean(j > d))^2) / (b - d)^2 over d <= b / 2
+/// ```
+///
+/// y(1) … y(b) are the means of each five `values` in order; the rest below five is not looked at.
+/// What is left out costs samples and takes bias away, and the expression, the squared error of the
+/// mean of the rest, is smallest where the two balance. A minimum at the half says that the run is
+/// still on its way: too short, or without a steady state at all.
+///
+/// # Errors
+///
+/// [`Error::TooFew`] below 50 values; [`Error::NotFinite`] for a value that is no number.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::steady::mser5;
+///
+/// // A queue that fills for 100 requests and then stays around 10.
+/// let wait = |i: u32| f64::from(i.min(100)) / 10.0 + f64::from(i * 7 % 5) / 10.0;
+/// assert_eq!(mser5(&(0..1000).map(wait).collect::<Vec<_>>())?, Some(100));
+/// // One that only grows.
+/// assert_eq!(mser5(&(0..1000).map(f64::from).collect::<Vec<_>>())?, None);
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+///
+/// Source: White, Cobb and Spratt, *A Comparison of Five Steady-State Truncation Heuristics for
+/// Simulation*, WSC 2000; the half as in Franklin and White, WSC 2008.
+pub fn mser5(values: &[f64]) -> Result<Option<u64>> {
+    const BATCH: usize = 5;
+    const FEWEST: usize = 50;
+    if values.len() < FEWEST {
+        let (input, item, len) = ("values", "value", values.len());
+        return Err(Error::TooFew { input, item, min: FEWEST, len });
+    }
+    for &x in values {
+        finite("a value", x)?;
+    }
+    let batches = values.chunks_exact(BATCH).map(|b| b.iter().sum::<f64>() / BATCH as f64);
+    let batches: Vec<f64> = batches.collect();
+    let half = batches.len() / 2;
+    // From the end, so that mean and squares of every rest come from those of the one before.
+    let (mut n, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    let mut best = (f64::INFINITY, half);
+    for (d, y) in batches.iter().enumerate().rev() {
+        n += 1.0;
+        let delta = y - mean;
+        mean += delta / n;
+        squares += delta * (y - mean);
+        let error = squares / (n * n);
+        // Of equal ones that which leaves out the least.
+        if d <= half && error <= best.0 {
+            best = (error, d);
+        }
+    }
+    Ok((best.1 < half).then_some((best.1 * BATCH) as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By the definition, sum by sum, on a start-up of each length.
+    #[test]
+    fn mser5_minimizes_the_error_of_the_rest() {
+        for ramp in [0_u32, 40, 200, 450, 800] {
+            let noise = |i: u32| f64::from(i.wrapping_mul(2_654_435_761) >> 20) / 4096.0;
+            let value = |i: u32| noise(i) + 5.0 * f64::from(ramp.saturating_sub(i)) / 100.0;
+            let values: Vec<f64> = (0..1000).map(value).collect();
+            let y: Vec<f64> = values.chunks(5).map(|b| b.iter().sum::<f64>() / 5.0).collect();
+            let error = |d: usize| {
+                let rest = &y[d..];
+                let mean = rest.iter().sum::<f64>() / rest.len() as f64;
+                rest.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (rest.len() as f64).powi(2)
+            };
+            let best = (0..=100).min_by(|&a, &b| error(a).total_cmp(&error(b))).unwrap();
+            let want = (best < 100).then_some(best as u64 * 5);
+            assert_eq!(mser5(&values).unwrap(), want, "{ramp}");
+        }
+        assert_eq!(mser5(&[1.0; 50]).unwrap(), Some(0));
+        assert_eq!(
+            mser5(&[1.0; 49]).unwrap_err().to_string(),
+            "values must hold at least 50 values, got 49"
+        );
+    }
 
     fn stay(from_s: f64, to_s: f64) -> Stay {
         Stay { from_s, first_token_s: Some(from_s), to_s, output_tokens: Some(8), completed: true }

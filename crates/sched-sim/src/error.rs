@@ -169,6 +169,12 @@ pub enum SimError {
         /// Requests of the workload.
         len: usize,
     },
+    /// An answer ended that nobody waits for.
+    #[error("request `{id}` is not in flight: it was not taken, or its answer ended before")]
+    NotInFlight {
+        /// The request.
+        id: RequestId,
+    },
     /// vLLM would not start with this configuration.
     #[error(transparent)]
     Vllm(#[from] crate::vllm_v1::ConfigFault),

@@ -4,7 +4,10 @@
 use std::fmt::Write;
 
 use sched_sim::stepper::Scheduler;
-use sched_sim::workload::{LogNormalLengths, PoissonWorkload, chat};
+use sched_sim::workload::{
+    ArrivalLaw, ClosedLoop, Delay, LengthHistogram, LengthLaw, Lengths, Sessions, SystemPrompts,
+    WorkloadSpec, chat,
+};
 use sched_sim::{
     Affine, DecodeFirst, Policy, RateScale, Result, Simulation, Step, Ticks, Workload,
     WorkloadRequest,
@@ -97,26 +100,88 @@ fn bad_step_times_are_told_what_would_be_right() {
     ");
 }
 
+/// Each parameter of a generated workload, one step beyond its bound.
 #[test]
-fn lengths_out_of_range_are_named() {
-    let good = LogNormalLengths { median: 100.0, sigma: 1.0, min: 1, max: 1000 };
+fn parameters_out_of_range_are_named() {
+    let law = |text: &str| text.parse::<LengthLaw>().unwrap();
+    let with = |change: &dyn Fn(&mut WorkloadSpec)| {
+        let mut spec = chat(1, 1.0, 1);
+        change(&mut spec);
+        spec.check().unwrap_err()
+    };
+    let output = |text: &str| {
+        let lengths = Lengths::Independent { input: LengthLaw::Constant(1), output: law(text) };
+        with(&|s| s.lengths = lengths.clone())
+    };
+    let arrivals = |text: &str| with(&|s| s.arrivals = text.parse::<ArrivalLaw>().unwrap());
+    let session = |turns: &str, think: &str| {
+        let think = think.parse::<Delay>().unwrap();
+        with(&|s| s.sessions = Some(Sessions { turns: law(turns), think }))
+    };
+    let system =
+        |text: &str| with(&|s| s.system_prompts = Some(text.parse::<SystemPrompts>().unwrap()));
+    let closed = |users, think: &str| {
+        let lengths = chat(1, 1.0, 1).lengths;
+        let think = think.parse().unwrap();
+        ClosedLoop { users, think, requests: 1, lengths, system_prompts: None, seed: 1 }
+    };
     let mut text = String::new();
-    for bad in [
-        LogNormalLengths { median: 0.0, ..good },
-        LogNormalLengths { sigma: f64::INFINITY, ..good },
-        LogNormalLengths { min: 0, ..good },
-        LogNormalLengths { min: 2000, ..good },
+    for error in [
+        output("lognormal:median=0,sigma=1"),
+        output("lognormal:median=1,sigma=inf"),
+        output("lognormal:median=1,sigma=1,min=0"),
+        output("lognormal:median=1,sigma=1,min=2000,max=1000"),
+        output("uniform:200,100"),
+        output("geometric:0.5"),
+        output("zipf:-1,max=5"),
+        output("0"),
+        arrivals("gamma:cv=0"),
+        arrivals("on-off:on=1ms,off=1ms,low=2"),
+        arrivals("on-off:on=100us,off=100us"),
+        arrivals("on-off:on=1ms,off=0s"),
+        arrivals("sine:amplitude=1.5,period=1s"),
+        session("geometric:4", "1s"),
+        session("4", "uniform:2s,1s"),
+        system("0"),
+        system("tokens=5,count=0"),
+        system("5,skew=-1"),
+        closed(0, "1s").arrivals().unwrap_err(),
+        closed(1, "lognormal:1s,11").arrivals().unwrap_err(),
+        LengthHistogram::new([(5, 0)]).unwrap_err(),
+        LengthHistogram::new([(0, 3)]).unwrap_err(),
+        LengthHistogram::new([(1, 1 << 33)]).unwrap_err(),
     ] {
-        let workload =
-            PoissonWorkload { requests: 1, rate_per_s: 1.0, input: good, output: bad, seed: 1 };
-        writeln!(text, "{}", workload.generate().unwrap_err()).unwrap();
+        writeln!(text, "{error}").unwrap();
     }
-    insta::assert_snapshot!(text, @"
-    output.median must be above 0 and below 1e9, got 0
-    output.sigma must be from 0 to 10, got inf
-    output.min must be at least 1, got 0
-    output.max must be at least min and at most 4294967295, got 1000
-    ");
+    insta::assert_snapshot!(text, @"");
+}
+
+/// The grammar of the laws, each part by itself.
+#[test]
+fn bad_laws_are_told_what_would_be_right() {
+    let mut text = String::new();
+    for law in [
+        "",
+        "normal:5",
+        "uniform:5",
+        "uniform:5,6,7",
+        "uniform:5,low=6",
+        "uniform:min=5,min=6",
+        "uniform:5,x",
+        "lognormal:median=5,mean=6,sigma=1",
+        "lognormal:sigma=1",
+        "1.5",
+    ] {
+        writeln!(text, "{}", law.parse::<LengthLaw>().unwrap_err()).unwrap();
+    }
+    for law in ["", "weibull", "poisson:3", "gamma", "gamma:cv=x", "sine:0.5,60"] {
+        writeln!(text, "{}", law.parse::<ArrivalLaw>().unwrap_err()).unwrap();
+    }
+    for law in ["", "5", "exponential:mean=-1s"] {
+        writeln!(text, "{}", law.parse::<Delay>().unwrap_err()).unwrap();
+    }
+    writeln!(text, "{}", "count=4".parse::<SystemPrompts>().unwrap_err()).unwrap();
+    insta::assert_snapshot!(text, @"");
 }
 
 /// A policy made of one function, to try what a step refuses.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use sched_sim::workload::{LogNormalLengths, chat};
+use sched_sim::workload::{LengthLaw, Lengths, WorkloadSpec, chat};
 use sched_sim::{
     Affine, Coefficients, DecodeFirst, LoadLevel, OfferedLoad, RateScale, RequestId, Ticks,
     Workload, WorkloadRequest,
@@ -22,31 +22,38 @@ fn columns(w: &Workload) -> (Vec<Ticks>, Vec<u64>, Vec<u64>) {
 fn changing_one_stream_leaves_the_others() {
     let base = chat(500, 4.0, 11);
     let (arrivals, inputs, outputs) = columns(&base.generate().unwrap());
-    let short = LogNormalLengths { median: 20.0, ..base.input };
+    let drawn = |change: &dyn Fn(&mut WorkloadSpec)| {
+        let mut other = base.clone();
+        change(&mut other);
+        columns(&other.generate().unwrap())
+    };
+    let short: LengthLaw = "lognormal:20,1.1".parse().unwrap();
+    let Lengths::Independent { input, output } = base.lengths.clone() else { unreachable!() };
 
-    let mut other = base;
-    other.rate_per_s = 8.0;
-    let (a, i, o) = columns(&other.generate().unwrap());
+    let (a, i, o) = drawn(&|s| s.rate_per_s = 8.0);
+    assert!(a != arrivals && i == inputs && o == outputs);
+    let (a, i, o) = drawn(&|s| s.arrivals = "gamma:3".parse().unwrap());
     assert!(a != arrivals && i == inputs && o == outputs);
 
-    other = base;
-    other.input = short;
-    let (a, i, o) = columns(&other.generate().unwrap());
+    let (a, i, o) = drawn(&|s| {
+        s.lengths = Lengths::Independent { input: short.clone(), output: output.clone() };
+    });
     assert!(a == arrivals && i != inputs && o == outputs);
 
-    other = base;
-    other.output = short;
-    let (a, i, o) = columns(&other.generate().unwrap());
+    let (a, i, o) = drawn(&|s| {
+        s.lengths = Lengths::Independent { input: input.clone(), output: short.clone() };
+    });
     assert!(a == arrivals && i == inputs && o != outputs);
 
-    other = base;
-    other.requests = 100;
-    assert_eq!(other.generate().unwrap(), base.generate().unwrap().slice(0..100));
+    // A system prompt comes on top of the same prompts.
+    let (a, i, o) = drawn(&|s| s.system_prompts = Some("100,count=3".parse().unwrap()));
+    assert!(a == arrivals && o == outputs && i.iter().zip(&inputs).all(|(a, b)| *a == b + 100));
 
-    other = base;
-    other.seed = 12;
-    let (a, i, o) = columns(&other.generate().unwrap());
+    let (a, i, o) = drawn(&|s| s.seed = 12);
     assert!(a != arrivals && i != inputs && o != outputs);
+
+    let fewer = WorkloadSpec { requests: 100, ..base.clone() };
+    assert_eq!(fewer.generate().unwrap(), base.generate().unwrap().slice(0..100));
 }
 
 /// Mean gap and median lengths of 20,000 requests are within five standard errors of what the
@@ -63,15 +70,14 @@ fn generated_workloads_have_the_stated_moments() {
     assert!((last / n as f64 * 5.0 - 1.0).abs() < 5.0 / root, "{last}");
 
     let (_, inputs, outputs) = columns(&workload);
-    for (mut lengths, want) in [(inputs, spec.input), (outputs, spec.output)] {
+    for (mut lengths, (law_median, sigma)) in [(inputs, (600.0, 1.1)), (outputs, (160.0, 0.8))] {
         lengths.sort_unstable();
         let median = lengths[lengths.len() / 2] as f64;
-        let error = 5.0 * 1.2533 * want.sigma / root + 0.5 / want.median;
-        assert!((median / want.median).ln().abs() < error, "{median} {want:?}");
+        let error = 5.0 * 1.2533 * sigma / root + 0.5 / law_median;
+        assert!((median / law_median).ln().abs() < error, "{median} {law_median}");
         // Half the logarithm's mass is within 0.6745 sigma of the median.
-        let near = lengths
-            .iter()
-            .filter(|&&x| ((x as f64) / want.median).ln().abs() < 0.6745 * want.sigma);
+        let near =
+            lengths.iter().filter(|&&x| ((x as f64) / law_median).ln().abs() < 0.6745 * sigma);
         let share = near.count() as f64 / n as f64;
         assert!((share - 0.5).abs() < 5.0 * 0.5 / root + 0.01, "{share}");
     }

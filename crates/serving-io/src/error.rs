@@ -357,6 +357,14 @@ pub enum IoError {
         /// What is wrong with it, and what would be right.
         what: String,
     },
+    /// A part that a trace does not have, or a text that is none.
+    #[error("slice `{slice}`: expected {expected}")]
+    Slice {
+        /// The text.
+        slice: String,
+        /// What would be right.
+        expected: String,
+    },
     /// A file without a single request.
     #[error("{at}: holds no requests, expected {expected}")]
     NoRequests {
@@ -507,6 +515,7 @@ impl IoError {
             | Self::UnknownPreset { .. }
             | Self::Engine { .. }
             | Self::Simulation { .. }
+            | Self::Slice { .. }
             | Self::MapSyntax { .. }
             | Self::MapField { .. }
             | Self::MapTwice { .. } => None,

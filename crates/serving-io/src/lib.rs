@@ -26,6 +26,7 @@
 //! - [`generic`]: any CSV or JSON lines, with a [column map](columns)
 //! - [`prometheus`]: an engine's `/metrics`
 //! - [`trace`]: what arrived, as a workload of the simulator
+//! - [`lengths`]: laws of lengths, from a text or a file
 //! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times,
 //!   [`fitted`]: those of the user
 
@@ -49,6 +50,7 @@ pub mod guidellm;
 pub mod inference_perf;
 pub mod input;
 mod json;
+pub mod lengths;
 pub mod llm_pilot;
 pub mod llmperf;
 pub mod mlperf;

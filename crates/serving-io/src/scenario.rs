@@ -18,13 +18,20 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `[workload.poisson]` | `requests`, `rate_per_s`, `seed`, and the tables `input_tokens` and `output_tokens` |
+//! | `[workload.generate]` | requests drawn from a seed, with the keys below |
 //! | `[[workload.requests]]` | `id`, `at` (a time from the start, `25ms`), `input_tokens`, `output_tokens`; in order of `at` |
 //! | `trace` | the path of a [trace](crate::trace), from the directory in which the tool runs |
 //!
-//! Lengths are lognormal: `sigma`, and either `median` or `mean` = median · exp(sigma² / 2), rounded
-//! to whole tokens and moved to `min` or `max` where they are beyond. `sigma = 0` makes all lengths
-//! the same. A mean is the one before `min` and `max` cut.
+//! | key of `generate` | value | default |
+//! |---|---|---|
+//! | `requests` | how many, 1 to 4294967295 | required |
+//! | `rate_per_s` | mean arrivals per second, 1e-6 to 1e9; of sessions, if there are any | required |
+//! | `arrivals` | an [`ArrivalLaw`] | `poisson` |
+//! | `input_tokens`, `output_tokens` | a [law of lengths](crate::lengths) | required without `pairs` |
+//! | `pairs` | the path of a trace from which prompts are drawn with their answers | none |
+//! | `system_prompts` | [`SystemPrompts`], on top of `input_tokens` | none |
+//! | `turns`, `think` | [`Sessions`]: a law of how many turns, and a [`Delay`] between them | none |
+//! | `seed` | a whole number | required |
 //!
 //! # Settings
 //!
@@ -54,7 +61,9 @@
 use std::path::Path;
 
 use metrics_core::slo::SloSet;
-use sched_sim::workload::{LogNormalLengths, PoissonWorkload, RateScale};
+use sched_sim::workload::{
+    ArrivalLaw, Delay, LengthLaw, Lengths, RateScale, Sessions, SystemPrompts, WorkloadSpec,
+};
 use sched_sim::{
     Affine, DecodeFirst, Policy, SimError, Ticks, TwoRegime, Workload, WorkloadRequest,
 };
@@ -66,6 +75,7 @@ use crate::engine::EngineOptions;
 use crate::error::{IoError, Place, Result, listed, shown};
 use crate::fitted::FittedStepTime;
 use crate::input::Input;
+use crate::lengths;
 use crate::preset::{self, Preset};
 use crate::run::Note;
 use crate::trace::{TraceOptions, read_trace_path};
@@ -110,7 +120,7 @@ pub struct Bilingual {
 #[non_exhaustive]
 pub enum WorkloadSource {
     /// Drawn from a seed.
-    Poisson(PoissonWorkload),
+    Generated(WorkloadSpec),
     /// Listed in the scenario.
     Requests(Workload),
     /// Read from a trace.
@@ -137,8 +147,8 @@ impl WorkloadSource {
     pub fn load(&self) -> Result<(Workload, Vec<Note>)> {
         let plain = |workload| (workload, Vec::new());
         match self {
-            Self::Poisson(load) => {
-                let workload = load.generate();
+            Self::Generated(spec) => {
+                let workload = spec.generate();
                 workload.map(plain).map_err(|source| IoError::Simulation { source })
             }
             Self::Requests(workload) => Ok(plain(workload.clone())),
@@ -249,29 +259,24 @@ struct RawScenario {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawWorkload {
-    poisson: Option<RawPoisson>,
+    generate: Option<Spanned<RawGenerate>>,
     requests: Option<Vec<Spanned<RawRequest>>>,
     trace: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawPoisson {
+struct RawGenerate {
     requests: Spanned<u64>,
     rate_per_s: Spanned<f64>,
+    arrivals: Option<Spanned<String>>,
+    input_tokens: Option<Spanned<String>>,
+    output_tokens: Option<Spanned<String>>,
+    pairs: Option<Spanned<String>>,
+    system_prompts: Option<Spanned<String>>,
+    turns: Option<Spanned<String>>,
+    think: Option<Spanned<String>>,
     seed: u64,
-    input_tokens: Spanned<RawLengths>,
-    output_tokens: Spanned<RawLengths>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawLengths {
-    median: Option<Spanned<f64>>,
-    mean: Option<Spanned<f64>>,
-    sigma: Spanned<f64>,
-    min: Spanned<u64>,
-    max: Spanned<u64>,
 }
 
 #[derive(Deserialize)]
@@ -485,58 +490,85 @@ impl Source<'_> {
     }
 
     fn workload(self, raw: RawWorkload, span: Span) -> Result<WorkloadSource> {
-        match (raw.poisson, raw.requests, raw.trace) {
-            (Some(raw), None, None) => self.poisson(raw).map(WorkloadSource::Poisson),
+        match (raw.generate, raw.requests, raw.trace) {
+            (Some(raw), None, None) => self.generate(raw).map(WorkloadSource::Generated),
             (None, Some(list), None) => self.requests(list, span).map(WorkloadSource::Requests),
             (None, None, Some(path)) if path.get_ref().trim().is_empty() => {
                 Err(self.expected(&path, "the path of a trace"))
             }
             (None, None, Some(path)) => Ok(WorkloadSource::Trace(path.into_inner())),
-            _ => Err(self.wrong(span, "expected exactly one of `poisson`, `requests`, `trace`")),
+            _ => Err(self.wrong(span, "expected exactly one of `generate`, `requests`, `trace`")),
         }
     }
 
-    fn poisson(self, raw: RawPoisson) -> Result<PoissonWorkload> {
+    fn generate(self, raw: Spanned<RawGenerate>) -> Result<WorkloadSpec> {
+        let span = raw.span();
+        let raw = raw.into_inner();
         if !(1..=u64::from(u32::MAX)).contains(raw.requests.get_ref()) {
             return Err(self.expected(&raw.requests, "1 to 4294967295 requests"));
         }
-        let rate = *raw.rate_per_s.get_ref();
-        if !(1e-6 <= rate && rate <= 1e9) {
+        let rate_per_s = *raw.rate_per_s.get_ref();
+        if !(1e-6 <= rate_per_s && rate_per_s <= 1e9) {
             return Err(self.expected(&raw.rate_per_s, "from 1e-6 to 1e9 requests per second"));
         }
-        Ok(PoissonWorkload {
+        let arrivals = self.read(raw.arrivals, |text| {
+            let law: ArrivalLaw = text.parse()?;
+            law.check("arrivals", rate_per_s).map(|()| law)
+        })?;
+        let law = |key: &str, text: Option<Spanned<String>>| -> Result<Option<LengthLaw>> {
+            self.read(text, |text| {
+                let law = lengths::law(text)?;
+                law.check(key).map_err(|source| IoError::Simulation { source })?;
+                Ok::<_, IoError>(law)
+            })
+        };
+        let input = law("input_tokens", raw.input_tokens)?;
+        let output = law("output_tokens", raw.output_tokens)?;
+        let pairs = self.read(raw.pairs, |path| lengths::pairs(Path::new(path)))?;
+        let lengths = match (input, output, pairs) {
+            (Some(input), Some(output), None) => Lengths::Independent { input, output },
+            (None, None, Some(pairs)) => pairs,
+            _ => {
+                let problem = "expected either `input_tokens` and `output_tokens`, or `pairs`";
+                return Err(self.wrong(span, problem));
+            }
+        };
+        let system_prompts = self.read(raw.system_prompts, |text| {
+            let system: SystemPrompts = text.parse()?;
+            system.check("system_prompts").map(|()| system)
+        })?;
+        let turns = law("turns", raw.turns)?;
+        let think = self.read(raw.think, |text| {
+            let think: Delay = text.parse()?;
+            think.check("think").map(|()| think)
+        })?;
+        let sessions = match (turns, think) {
+            (None, None) => None,
+            (Some(turns), Some(think)) => Some(Sessions { turns, think }),
+            _ => return Err(self.wrong(span, "expected both `turns` and `think`, or neither")),
+        };
+        let spec = WorkloadSpec {
             requests: raw.requests.into_inner(),
-            rate_per_s: rate,
+            rate_per_s,
+            arrivals: arrivals.unwrap_or_default(),
+            lengths,
+            system_prompts,
+            sessions,
             seed: raw.seed,
-            input: self.lengths(raw.input_tokens)?,
-            output: self.lengths(raw.output_tokens)?,
-        })
+        };
+        spec.check().map_err(|e| self.wrong(span, e.to_string()))?;
+        Ok(spec)
     }
 
-    fn lengths(self, raw: Spanned<RawLengths>) -> Result<LogNormalLengths> {
-        let span = raw.span();
-        let raw = raw.into_inner();
-        let sigma = *raw.sigma.get_ref();
-        if !(0.0 <= sigma && sigma <= 10.0) {
-            return Err(self.expected(&raw.sigma, "a sigma from 0 to 10"));
-        }
-        let (typical, shift) = match (raw.median, raw.mean) {
-            (Some(median), None) => (median, 0.0),
-            (None, Some(mean)) => (mean, sigma * sigma / 2.0),
-            _ => return Err(self.wrong(span, "expected either `median` or `mean`")),
-        };
-        let length = *typical.get_ref();
-        if !(0.0 < length && length < 1e9) {
-            return Err(self.expected(&typical, "a length above 0 and below 1e9 tokens"));
-        }
-        let (min, max) = (*raw.min.get_ref(), *raw.max.get_ref());
-        if min < 1 {
-            return Err(self.expected(&raw.min, "at least 1 token"));
-        }
-        if !(min <= max && max <= Workload::LARGEST_TOKENS) {
-            return Err(self.expected(&raw.max, "a length from `min` to 4294967295 tokens"));
-        }
-        Ok(LogNormalLengths { median: length * (-shift).exp(), sigma, min, max })
+    /// What a text says, if it is there.
+    fn read<T, E: std::fmt::Display>(
+        self,
+        text: Option<Spanned<String>>,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>> {
+        let Some(text) = text else { return Ok(None) };
+        let read = read(text.get_ref());
+        read.map(Some).map_err(|e| self.wrong(text.span(), e.to_string()))
     }
 
     fn requests(self, list: Vec<Spanned<RawRequest>>, span: Span) -> Result<Workload> {

@@ -3,6 +3,7 @@
 //! | name | content | told by |
 //! |---|---|---|
 //! | `azure` | [Azure LLM inference trace](azure) | a CSV header with `TIMESTAMP`, `ContextTokens` and `GeneratedTokens` |
+//! | `burstgpt` | [BurstGPT trace](burstgpt) | a CSV header with `Timestamp`, `Request tokens` and `Response tokens` |
 //! | `mooncake` | [Mooncake trace](mooncake), with shared prefixes | a JSON object with `timestamp`, `input_length`, `output_length` and `hash_ids` |
 //! | `goodput` | [our timelines](timelines) | as [`crate::timeline`] |
 //! | `jsonl` | [one JSON object a line](generic) | a JSON object, with a map or a key that has a field's name |
@@ -25,15 +26,20 @@
 //!   left out, and the notes `no-input` and `no-output` say how many and where the first one is.
 //! - Everything else that is wrong is an error of one line with file, line, column and value.
 //!
-//! The rate is scaled by [`Workload::scale_rate`].
+//! The rate is scaled by [`Workload::scale_rate`], and a [`Slice`] is a part of a trace.
+//! [`TraceProfile`] says what a workload is like, and [`write_request`] writes it.
 
 pub mod azure;
+pub mod burstgpt;
 mod collect;
 pub mod generic;
 pub mod map;
 pub mod mooncake;
+mod profile;
+mod slice;
 mod stamp;
 pub mod timelines;
+mod write;
 
 use std::fmt;
 use std::fs::File;
@@ -45,12 +51,16 @@ use jiff::{SignedDuration, Timestamp};
 use sched_sim::Workload;
 
 pub use map::TraceMap;
+pub use profile::TraceProfile;
+pub use slice::Slice;
+pub use write::write_request;
 
 use crate::error::{IoError, Place, Result, listed, shown};
 use crate::generic::columns_of;
 use crate::input::{Head, Input, unreadable};
 use crate::run::Note;
 use azure::Azure;
+use burstgpt::BurstGpt;
 use generic::{TraceCsv, TraceJsonl};
 use mooncake::Mooncake;
 use timelines::TimelineTrace;
@@ -61,6 +71,8 @@ use timelines::TimelineTrace;
 pub enum TraceFormat {
     /// Azure LLM inference trace.
     Azure,
+    /// BurstGPT trace.
+    BurstGpt,
     /// Mooncake trace.
     Mooncake,
     /// Our own timelines, of which only the load is taken.
@@ -73,14 +85,15 @@ pub enum TraceFormat {
 
 impl TraceFormat {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Self; 5] =
-        [Self::Azure, Self::Mooncake, Self::Timelines, Self::Jsonl, Self::Csv];
+    pub const ALL: [Self; 6] =
+        [Self::Azure, Self::BurstGpt, Self::Mooncake, Self::Timelines, Self::Jsonl, Self::Csv];
 
     /// The name that selects it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Azure => "azure",
+            Self::BurstGpt => "burstgpt",
             Self::Mooncake => "mooncake",
             Self::Timelines => "goodput",
             Self::Jsonl => "jsonl",
@@ -93,6 +106,7 @@ impl TraceFormat {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Azure => "Azure LLM inference trace",
+            Self::BurstGpt => "BurstGPT trace",
             Self::Mooncake => "Mooncake trace",
             Self::Timelines => "goodput timelines",
             Self::Jsonl => "JSON lines",
@@ -214,7 +228,7 @@ pub trait TraceReader: Sync {
 
 /// All readers, in the order in which they are asked.
 pub static READERS: &[&dyn TraceReader] =
-    &[&Azure, &Mooncake, &TimelineTrace, &TraceJsonl, &TraceCsv];
+    &[&Azure, &BurstGpt, &Mooncake, &TimelineTrace, &TraceJsonl, &TraceCsv];
 
 /// Reads a trace by its path.
 ///

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use insta::assert_snapshot;
 use sched_sim::vllm_v1::VllmV1Run;
+use sched_sim::workload::{ArrivalLaw, LengthLaw, Lengths};
 use sched_sim::{DecodeFirst, RunResult, Simulation, Ticks, Workload};
 use serving_io::preset::{self, Preset};
 use serving_io::scenario::{Scenario, StepTimeSource, Variant, WorkloadSource};
@@ -84,12 +85,12 @@ name = "s"
 title = { en = "t", zh = "t" }
 about = { en = "a", zh = "a" }
 
-[workload.poisson]
+[workload.generate]
 requests = 10
 rate_per_s = 2.5
 seed = 7
-input_tokens = { mean = 100, sigma = 1, min = 1, max = 1000 }
-output_tokens = { median = 50, sigma = 0, min = 1, max = 1000 }
+input_tokens = "lognormal:mean=100,sigma=1,max=1000"
+output_tokens = "lognormal:median=50,sigma=0,max=1000"
 
 [settings]
 max_num_seqs = 8
@@ -99,12 +100,52 @@ step_time = "base=8ms,prefill=60us/token"
 
 #[test]
 fn a_mean_is_the_mean_of_the_lognormal() {
-    let WorkloadSource::Poisson(load) = Scenario::parse("s", SOUND).unwrap().workload else {
+    let WorkloadSource::Generated(spec) = Scenario::parse("s", SOUND).unwrap().workload else {
         panic!("not drawn")
     };
+    let Lengths::Independent { input, output } = spec.lengths else { panic!("not drawn apart") };
     // The mean is median · exp(1/2).
-    assert!((load.input.median * 0.5_f64.exp() - 100.0).abs() < 1e-10);
-    assert_eq!(load.output.median, 50.0);
+    let LengthLaw::LogNormal { median, .. } = input else { panic!("{input}") };
+    assert!((median * 0.5_f64.exp() - 100.0).abs() < 1e-10);
+    assert_eq!(output, "lognormal:50,0,1,1000".parse().unwrap());
+    assert_eq!((spec.arrivals, spec.sessions), (ArrivalLaw::Poisson, None));
+}
+
+/// Three of 100 and one of 300 tokens: each drawn length is one of them.
+#[test]
+fn lengths_come_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let law = |path: &str| serving_io::lengths::law(&format!("file:{path}"));
+    let LengthLaw::Empirical(list) = law(&write("list", "tokens\n100\n300\n\n100\n100\n")).unwrap()
+    else {
+        panic!("no histogram")
+    };
+    assert_eq!((list.total(), list.mean(), list.largest()), (4, 150.0, 300));
+    let table = law(&write("table.csv", "tokens,count\r\n100,3\r\n300,1\r\n")).unwrap();
+    assert_eq!(table, LengthLaw::Empirical(list));
+
+    let fault = |text: &str| {
+        let error = law(&write("bad", text)).unwrap_err().to_string();
+        error.replace(dir.path().to_str().unwrap(), "DIR")
+    };
+    assert_snapshot!(fault("5\nsix\n"), @"");
+    assert_snapshot!(fault("5\n0\n"), @"");
+    assert_snapshot!(fault("5,-1\n"), @"");
+    assert_snapshot!(fault("tokens\n"), @"");
+
+    let trace = write("t.csv", "arrival_s,input_tokens,output_tokens\n0,10,1\n1,20,2\n");
+    let text =
+        SOUND.replace("input_tokens = \"lognormal:mean=100,sigma=1,max=1000\"\n", "").replace(
+            "output_tokens = \"lognormal:median=50,sigma=0,max=1000\"",
+            &format!("pairs = \"{trace}\""),
+        );
+    let (workload, _) = Scenario::parse("s", &text).unwrap().workload.load().unwrap();
+    assert!(workload.requests().iter().all(|r| r.input_tokens == 10 * r.output_tokens));
 }
 
 #[test]
@@ -140,25 +181,33 @@ fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("base=8ms,prefill=60us/token", "h100"), @"s.toml, line 16, `step_time`: `h100` is no step-time preset; expected one of `llama-3.1-8b-h100-sxm`, `llama-3.1-8b-h200-sxm`, `llama-3.1-8b-b200-sxm`, `llama-3.1-8b-a100-sxm`, `llama-3.1-8b-l40s`, `llama-3.1-70b-h100-sxm-tp4`, `llama-3.1-70b-h100-sxm-tp8`, `llama-3.1-70b-h200-sxm-tp4`, `llama-3.1-70b-a100-sxm-tp4`, `qwen3-8b-h100-sxm`, `qwen3-32b-h100-sxm-tp2`, or coefficients such as `base=8ms,prefill=60us/token`");
     assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = 0"), @"s.toml, line 8, `rate_per_s`: found 0, expected from 1e-6 to 1e9 requests per second");
     assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = nan"), @"s.toml, line 8, `rate_per_s`: found NaN, expected from 1e-6 to 1e9 requests per second");
-    assert_snapshot!(fault("mean = 100", "mean = 100, median = 5"), @"s.toml, line 10, `input_tokens`: expected either `median` or `mean`");
-    assert_snapshot!(fault("sigma = 1,", "sigma = -1,"), @"s.toml, line 10, `input_tokens`: found -1, expected a sigma from 0 to 10");
-    assert_snapshot!(fault("max = 1000", "max = 0"), @"s.toml, line 10, `input_tokens`: found 0, expected a length from `min` to 4294967295 tokens");
-    assert_snapshot!(fault("[workload.poisson]", "[workload]\ntrace = \"t.csv\"\n[workload.poisson]"), @"s.toml, line 6, `workload`: expected exactly one of `poisson`, `requests`, `trace`");
+    assert_snapshot!(fault("mean=100", "mean=100,median=5"), @"");
+    assert_snapshot!(fault("sigma=1,", "sigma=-1,"), @"");
+    assert_snapshot!(fault("max=1000", "max=0"), @"");
+    assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma\""), @"");
+    assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma:cv=0\""), @"");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"3\""), @"");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"geometric:3\"\nthink = \"5s\""), @"");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nthink = \"5\""), @"");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nsystem_prompts = \"0\""), @"");
+    assert_snapshot!(fault("seed = 7", "seed = 7\npairs = \"none.csv\""), @"");
+    assert_snapshot!(fault("lognormal:mean=100,sigma=1,max=1000", "file:none.txt"), @"");
+    assert_snapshot!(fault("[workload.generate]", "[workload]\ntrace = \"t.csv\"\n[workload.generate]"), @"s.toml, line 6, `workload`: expected exactly one of `generate`, `requests`, `trace`");
     assert_snapshot!(fault("name = \"s\"", "name = \"s s\""), @"s.toml, line 2, `name`: found s s, expected letters, digits, `.`, `_` and `-`");
     assert_snapshot!(fault("name = \"s\"\n", ""), @"s.toml, line 1: missing field `name`");
     assert_snapshot!(fault("requests = 10", "requests = 10 20"), @"s.toml, line 7, `requests`: string values must be quoted, expected literal string");
-    let poisson =
-        &SOUND[SOUND.find("[workload.poisson]").unwrap()..SOUND.find("[settings]").unwrap()];
+    let generate =
+        &SOUND[SOUND.find("[workload.generate]").unwrap()..SOUND.find("[settings]").unwrap()];
     let row = |id: &str, at: &str, n: u64| {
         format!(
             "[[workload.requests]]\nid = \"{id}\"\nat = \"{at}\"\ninput_tokens = {n}\noutput_tokens = 1\n"
         )
     };
     let first = row("a", "1ms", 5);
-    assert_snapshot!(fault(poisson, &(first.clone() + &row("b", "0s", 5))), @"s.toml, line 11, `workload.requests`: requests must be sorted by arrival: `b` (row 2) arrives at 0 s, the one before it at 0.001 s");
-    assert_snapshot!(fault(poisson, &(first.clone() + &row("a", "1ms", 5))), @"s.toml, line 11, `workload.requests`: request ids must differ: `a` is in rows 1 and 2");
-    assert_snapshot!(fault(poisson, &(first.clone() + &row("b", "1ms", 0))), @"s.toml, line 11, `workload.requests`: input_tokens of request `b` must be 1 to 4294967295, got 0");
-    assert_snapshot!(fault(poisson, &(first + &row("b", "1", 5))), @"s.toml, line 13, `at`: duration `1`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
+    assert_snapshot!(fault(generate, &(first.clone() + &row("b", "0s", 5))), @"s.toml, line 11, `workload.requests`: requests must be sorted by arrival: `b` (row 2) arrives at 0 s, the one before it at 0.001 s");
+    assert_snapshot!(fault(generate, &(first.clone() + &row("a", "1ms", 5))), @"s.toml, line 11, `workload.requests`: request ids must differ: `a` is in rows 1 and 2");
+    assert_snapshot!(fault(generate, &(first.clone() + &row("b", "1ms", 0))), @"s.toml, line 11, `workload.requests`: input_tokens of request `b` must be 1 to 4294967295, got 0");
+    assert_snapshot!(fault(generate, &(first + &row("b", "1", 5))), @"s.toml, line 13, `at`: duration `1`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
     let twice = format!("{SOUND}[[variants]]\nname = \"x\"\n[[variants]]\nname = \"x\"\n");
     assert_snapshot!(Scenario::parse("s.toml", &twice).unwrap_err(), @"s.toml, line 20, `name`: another variant is named `x`");
 }

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use insta::assert_snapshot;
 use sched_sim::{Ticks, Workload};
 use serving_io::trace::{
-    Epoch, TraceFile, TraceFormat, TraceMap, TraceOptions, read_trace, read_trace_path,
+    Epoch, Slice, TraceFile, TraceFormat, TraceMap, TraceOptions, TraceProfile, read_trace,
+    read_trace_path, write_request,
 };
 
 /// Of the form of the Azure trace: seven digits, CRLF, no line end after the last row.
@@ -304,4 +305,125 @@ fn the_names_of_a_mooncake_trace_are_runs_of_its_prompt() {
         let expected = format!("{} whole numbers below 2^62", input.div_ceil(512));
         assert!(said.contains("line 1, `hash_ids`") && said.contains(&expected), "{said}");
     }
+}
+
+/// Both schemas; the failed request of line 3 is left out.
+#[test]
+fn burstgpt_traces_of_both_schemas_are_read() {
+    let old = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
+               5,ChatGPT,472,18,490,Conversation log\n\
+               45.25,ChatGPT,1087,0,1087,Conversation log\n\
+               118,GPT-4,417,276,693,API log\n";
+    let file = trace(old);
+    assert_eq!(file.format, TraceFormat::BurstGpt);
+    assert_eq!(rows(&file.workload), ["2 0s 472 18", "4 113s 417 276"]);
+    assert_snapshot!(notes(&file).join("\n"), @"");
+
+    let new = "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
+               5,a,1.5,ChatGPT,472,18,490,Conversation log\n\
+               118,a,9,GPT-4,417,276,693,Conversation log\n";
+    let file = trace(new);
+    assert_eq!(rows(&file.workload), ["2 0s 472 18", "3 113s 417 276"]);
+    assert!(notes(&file)[1].starts_with("sessions: "));
+}
+
+/// Five requests at 0, 10, 20, 90 and 100 s; time zero is 23:59:30 on the file's clock.
+#[test]
+fn a_slice_is_a_part_of_requests_or_of_time() {
+    let file = trace(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2030-01-01 23:59:30,1,1\n\
+         2030-01-01 23:59:40,1,1\n2030-01-01 23:59:50,1,1\n2030-01-02 00:01:00,1,1\n\
+         2030-01-02 00:01:10,1,1\n",
+    );
+    let part = |text: &str| {
+        let slice: Slice = text.parse().unwrap();
+        let part = slice.of(&file.workload, file.epoch);
+        part.map(|w| w.requests().iter().map(|r| r.id.to_string()).collect::<Vec<_>>().concat())
+    };
+    for (text, ids) in [
+        ("0..2", "23"),
+        ("3..", "56"),
+        ("..1", "2"),
+        ("1..99", "3456"),
+        ("10s-90s", "34"),
+        ("0s-10001ms", "23"),
+        ("23:59:40-00:01", "34"),
+        ("00:01-23:59:30", "56"),
+        ("00:01:00-00:01:00", "56"),
+    ] {
+        assert_eq!(part(text).unwrap(), ids, "{text}");
+    }
+    let say = |text: &str| match text.parse::<Slice>() {
+        Ok(_) => part(text).unwrap_err().to_string(),
+        Err(e) => e.to_string(),
+    };
+    assert_snapshot!(say("5..9"), @"");
+    assert_snapshot!(say("12:00-13:00"), @"");
+    assert_snapshot!(say("2..1"), @"");
+    assert_snapshot!(say("10-20"), @"");
+    assert_snapshot!(say("25:00-26:00"), @"");
+    let plain = trace("arrival_s,input_tokens,output_tokens\n0,1,1\n1,1,1\n");
+    let slice: Slice = "10:00-11:00".parse().unwrap();
+    assert_snapshot!(slice.of(&plain.workload, plain.epoch).unwrap_err().to_string(), @"");
+}
+
+/// What is written reads back the same: every digit of an arrival, names and prefixes.
+#[test]
+fn what_is_written_reads_back_the_same() {
+    use sched_sim::workload::{Sessions, chat};
+    let mut spec = chat(300, 3.0, 5);
+    spec.system_prompts = Some("tokens=40,count=3,skew=1".parse().unwrap());
+    for sessions in [false, true] {
+        spec.sessions = sessions.then(|| Sessions {
+            turns: "uniform:1,5".parse().unwrap(),
+            think: "exponential:2s".parse().unwrap(),
+        });
+        let workload = spec.generate().unwrap();
+        let mut text = Vec::new();
+        for r in workload.requests() {
+            write_request(&mut text, r).unwrap();
+        }
+        let file = trace(&text);
+        assert_eq!(file.format, TraceFormat::Jsonl);
+        // Time zero is the first row.
+        let zero = workload.requests()[0].arrival;
+        for (got, want) in file.workload.requests().iter().zip(workload.requests()) {
+            let mut want = want.clone();
+            want.arrival = want.arrival.since(zero).unwrap();
+            assert_eq!(*got, want);
+        }
+        assert_eq!(file.workload.len(), 300);
+    }
+    let wrong =
+        r#"{"id":"a","arrival_s":0,"input_tokens":9,"output_tokens":1,"prompt_segments":[[1,8]]}"#;
+    assert_snapshot!(say(wrong), @"");
+}
+
+/// Gaps of 10, 10, 70 and 10 s: mean 25, standard deviation 30. Two prompts of 8 tokens begin with
+/// the first one's 5, the last of them with its answer of 3 as well; one of 4 is a part of it.
+#[test]
+fn a_profile_is_counted_by_hand() {
+    let line = |s: u32, n: u64, more: &str| {
+        format!("{{\"arrival_s\":{s},\"input_tokens\":{n},\"output_tokens\":3{more}}}\n")
+    };
+    let text = [
+        line(0, 5, ",\"prompt_segments\":[[1,5]],\"answer_segment\":2"),
+        line(10, 8, ",\"prompt_segments\":[[1,5],[7,3]]"),
+        line(20, 8, ",\"prompt_segments\":[[1,5],[2,3]]"),
+        line(90, 4, ",\"prompt_segments\":[[1,4]]"),
+        line(100, 5, ""),
+    ];
+    let p = TraceProfile::of(&trace(text.concat()).workload).unwrap();
+    assert_eq!((p.requests, p.span_s, p.rate_per_s), (5, 100.0, Some(0.04)));
+    // Three in the first minute; the second one is not over.
+    assert_eq!(p.peak_minute_per_s, Some(0.05));
+    assert!((p.gap_cv.unwrap() - 30.0 / 25.0).abs() < 1e-12);
+    // Of 30 tokens: 5 of the second, 5 + 3 of the third, 4 of the fourth.
+    assert!((p.shared_prefix.unwrap() - 17.0 / 30.0).abs() < 1e-12);
+    assert_eq!((p.input_tokens.max(), p.output_tokens.mean()), (8.0, 3.0));
+
+    let one = TraceProfile::of(&trace("arrival_s,input_tokens,output_tokens\n5,1,1\n").workload);
+    let one = one.unwrap();
+    assert_eq!((one.rate_per_s, one.peak_minute_per_s, one.gap_cv), (None, None, None));
+    assert_eq!(one.shared_prefix, None);
 }

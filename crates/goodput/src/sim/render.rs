@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
-use super::{Answer, Setting, Simulated};
+use super::{Answer, Setting, Simulated, generate};
 use crate::output::{self, Format};
 use crate::report::{csv, finding_json, json as report_json, text as report_text};
 
@@ -46,6 +46,30 @@ fn settings(s: &Setting) -> [(&'static str, String); 7] {
         ("step_time", step_time_name(&s.step_time)),
         ("slo", s.slo.to_string()),
     ]
+}
+
+/// Name and value of a setting, as a file has them.
+pub(super) fn run_settings(s: &Setting) -> Vec<(&'static str, String)> {
+    settings(s).into_iter().collect()
+}
+
+/// What each setting is called beside the others: its name, or in what it differs.
+pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
+    let cells: Vec<_> = all.iter().map(|s| settings(s)).collect();
+    let differs = |i: usize| cells.iter().any(|c| cells.first().is_some_and(|f| f[i] != c[i]));
+    let name = |c: &[(&'static str, String); 7]| {
+        let own: Vec<String> = (0..c.len())
+            .filter(|&i| differs(i))
+            .map(|i| if i == 0 { c[i].1.clone() } else { format!("{} {}", c[i].0, c[i].1) })
+            .filter(|text| !text.is_empty())
+            .collect();
+        match (own.is_empty(), c[0].1.is_empty()) {
+            (false, _) => own.join(", "),
+            (true, false) => c[0].1.clone(),
+            (true, true) => c[1].1.clone(),
+        }
+    };
+    cells.iter().map(name).collect()
 }
 
 /// The policy with the options that were given to it, as far as they are `shown`.
@@ -217,11 +241,18 @@ fn truncation(end: RunEnd) -> Option<&'static str> {
 
 fn head(text: &mut String, answer: &Answer) -> Result<()> {
     writeln!(text, "{}", answer.title)?;
-    let seed = answer.seed.map(|s| format!(", seed {s}")).unwrap_or_default();
     if let Some(run) = answer.runs.first() {
-        writeln!(text, "{}{seed}", format::things(run.requests as u64, "request"))?;
+        writeln!(text, "{}{}", format::things(run.requests as u64, "request"), seed(answer))?;
     }
-    Ok(())
+    match &answer.drawn {
+        Some(spec) => line(text, "drawn", &generate::described(spec)),
+        None => Ok(()),
+    }
+}
+
+/// The seed behind the number of requests, if they are drawn.
+fn seed(answer: &Answer) -> String {
+    answer.drawn.as_ref().map(|spec| format!(", seed {}", spec.seed)).unwrap_or_default()
 }
 
 fn single(answer: &Answer, run: &Simulated) -> Result<String> {
@@ -256,7 +287,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         report_text::throughput(&mut text, report)?;
     }
     resources(&mut text, answer, &run.statistics)?;
-    diagnosis(&mut text, &run.statistics)?;
+    diagnosis(&mut text, run)?;
     notes(&mut text, answer)?;
     findings(&mut text, run)?;
     Ok(text)
@@ -420,7 +451,8 @@ fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()
     )
 }
 
-fn diagnosis(text: &mut String, s: &RunStatistics) -> Result<()> {
+fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
+    let s = &run.statistics;
     writeln!(text, "\nDiagnosis")?;
     line(
         text,
@@ -439,7 +471,20 @@ fn diagnosis(text: &mut String, s: &RunStatistics) -> Result<()> {
     } else {
         "DOES NOT HOLD: this is a fault of the simulator, please report it"
     };
-    line(text, "Little's law", little)
+    line(text, "Little's law", little)?;
+    match run.warm_up {
+        Some(Some(0)) => line(text, "warm-up", "none shows in TTFT (MSER-5)"),
+        Some(Some(n)) => {
+            let requests = format::things(n, "request");
+            line(text, "warm-up", &format!("the first {requests}, by TTFT (MSER-5); not cut"))
+        }
+        Some(None) => line(
+            text,
+            "warm-up",
+            "no steady part shows in TTFT (MSER-5): the run is too short, or has no steady state",
+        ),
+        None => Ok(()),
+    }
 }
 
 /// A figure of a distribution.
@@ -532,12 +577,11 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
 /// What all runs share: workload, and step time and objectives where they are the same.
 fn common(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(first) = answer.runs.first() {
-        let seed = answer.seed.map(|s| format!(", seed {s}")).unwrap_or_default();
-        line(
-            text,
-            "workload",
-            &format!("{}{seed}", format::things(first.requests as u64, "request")),
-        )?;
+        let requests = format::things(first.requests as u64, "request");
+        line(text, "workload", &format!("{requests}{}", seed(answer)))?;
+        if let Some(spec) = &answer.drawn {
+            line(text, "drawn", &generate::described(spec))?;
+        }
         if answer.runs.iter().all(|r| r.setting.step_time == first.setting.step_time) {
             for (i, l) in step_time_lines(&first.setting.step_time).iter().enumerate() {
                 line(text, if i == 0 { "step time" } else { "" }, l)?;
@@ -612,7 +656,8 @@ fn json_of(answer: &Answer) -> Result<String> {
         "schema_version": 1,
         "kind": "goodput-simulation",
         "workload": answer.title,
-        "seed": answer.seed,
+        "seed": answer.drawn.as_ref().map(|spec| spec.seed),
+        "drawn": answer.drawn.as_ref().map(generate::described),
         "notes": notes,
         "runs": runs,
     }))

@@ -1,145 +1,225 @@
-//! Seeded workloads: Poisson arrivals with lognormal lengths.
+//! Seeded workloads: arrivals, lengths, shared system prompts and sessions, as a stream.
+
+use std::fmt;
+use std::str::FromStr;
 
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Exp1, StandardNormal};
+use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SimError};
 use crate::time::Ticks;
-use crate::workload::{Workload, WorkloadRequest};
-
-/// Token counts with a lognormal distribution, rounded to whole tokens.
-///
-/// The logarithm of a length is normal with mean ln(`median`) and standard deviation `sigma`, so
-/// that the mean is median · exp(sigma² / 2). Lengths outside `min` to `max` are moved to that
-/// bound, which is part of the distribution and stated.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogNormalLengths {
-    /// The length that half of the requests exceed.
-    pub median: f64,
-    /// The standard deviation of the logarithm; 0 makes all lengths the same.
-    pub sigma: f64,
-    /// The smallest length.
-    pub min: u64,
-    /// The largest length.
-    pub max: u64,
-}
-
-impl LogNormalLengths {
-    fn check(&self, input: &'static str) -> Result<()> {
-        let max_bound = "at least min and at most 4294967295";
-        let max_good = self.min <= self.max && self.max <= Workload::LARGEST_TOKENS;
-        for (name, value, bound, good) in [
-            (
-                "median",
-                self.median,
-                "above 0 and below 1e9",
-                0.0 < self.median && self.median < 1e9,
-            ),
-            ("sigma", self.sigma, "from 0 to 10", 0.0 <= self.sigma && self.sigma <= 10.0),
-            ("min", self.min as f64, "at least 1", 1 <= self.min),
-            ("max", self.max as f64, max_bound, max_good),
-        ] {
-            if !good {
-                return Err(SimError::Parameter { input: format!("{input}.{name}"), bound, value });
-            }
-        }
-        Ok(())
-    }
-
-    fn sample(&self, rng: &mut Pcg64) -> u64 {
-        let z: f64 = StandardNormal.sample(rng);
-        let length = (self.median.ln() + self.sigma * z).exp().round();
-        // A float-to-integer cast saturates, and the bounds hold the rest.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let length = length as u64;
-        length.clamp(self.min, self.max)
-    }
-}
-
-/// Poisson arrivals with lognormal prompt and answer lengths, from one seed.
-///
-/// Arrivals, prompts and answers come from random streams of their own: changing the rate leaves
-/// every length as it was, and changing one length leaves the arrivals and the other length. More
-/// requests begin with the same ones.
-///
-/// # Examples
-///
-/// ```
-/// use sched_sim::workload::{LogNormalLengths, PoissonWorkload};
-///
-/// let workload = PoissonWorkload {
-///     requests: 1000,
-///     rate_per_s: 5.0,
-///     input: LogNormalLengths { median: 500.0, sigma: 1.0, min: 1, max: 8192 },
-///     output: LogNormalLengths { median: 150.0, sigma: 0.8, min: 1, max: 2048 },
-///     seed: 7,
-/// };
-/// assert_eq!(workload.generate()?, workload.generate()?);
-/// # Ok::<(), sched_sim::SimError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PoissonWorkload {
-    /// How many requests.
-    pub requests: u64,
-    /// Mean arrivals per second.
-    pub rate_per_s: f64,
-    /// Prompt lengths.
-    pub input: LogNormalLengths,
-    /// Answer lengths.
-    pub output: LogNormalLengths,
-    /// The seed of all three streams.
-    pub seed: u64,
-}
+use crate::workload::arrivals::{ArrivalClock, ArrivalLaw};
+use crate::workload::delay::Delay;
+use crate::workload::feedback::{Arrivals, Conversations};
+use crate::workload::law::{Parameters, within};
+use crate::workload::lengths::{LengthLaw, Lengths, PairSampler};
+use crate::workload::{PromptContent, RequestId, Workload, WorkloadRequest};
 
 /// What a random stream is for.
 #[derive(Clone, Copy)]
-enum Stream {
+pub(super) enum Stream {
     Arrivals = 1,
     Inputs,
     Outputs,
+    SystemPrompts,
+    Seeds,
+    Turns,
+    Thinks,
 }
 
 /// A generator for one purpose: its state and its increment both depend on seed and purpose.
-fn stream(seed: u64, purpose: Stream) -> Pcg64 {
+pub(super) fn stream(seed: u64, purpose: Stream) -> Pcg64 {
     let mut mixer = rand_pcg::Pcg32::new(seed, purpose as u64);
     let mut bytes = <Pcg64 as SeedableRng>::Seed::default();
     mixer.fill(&mut bytes);
     Pcg64::from_seed(bytes)
 }
 
-impl PoissonWorkload {
+/// Requests to be drawn from a seed.
+///
+/// Arrivals, prompts, answers and what else is drawn come from random streams of their own:
+/// changing the rate leaves every length as it was, and changing one length leaves the arrivals
+/// and the other length. More requests begin with the same ones. With sessions that holds for each
+/// session, whatever the others do.
+///
+/// # Examples
+///
+/// ```
+/// use sched_sim::workload::{Lengths, WorkloadSpec};
+///
+/// let spec = WorkloadSpec {
+///     requests: 1000,
+///     rate_per_s: 5.0,
+///     arrivals: "gamma:cv=2".parse()?,
+///     lengths: Lengths::Independent {
+///         input: "lognormal:median=500,sigma=1,max=8192".parse()?,
+///         output: "geometric:mean=150,max=2048".parse()?,
+///     },
+///     system_prompts: None,
+///     sessions: None,
+///     seed: 7,
+/// };
+/// let workload = spec.generate()?;
+/// assert_eq!(workload.len(), 1000);
+///
+/// // The same requests one after the other, for more of them than memory holds.
+/// assert_eq!(spec.stream()?.next().unwrap()?, workload.requests()[0]);
+/// # Ok::<(), sched_sim::SimError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadSpec {
+    /// How many requests, turns of sessions included.
+    pub requests: u64,
+    /// Mean arrivals per second; of sessions, if there are any.
+    pub rate_per_s: f64,
+    /// How arrivals are spread.
+    pub arrivals: ArrivalLaw,
+    /// Tokens of prompts and answers. A system prompt and what a session said before come on top.
+    pub lengths: Lengths,
+    /// Prompts that many requests begin with; none: no two requests share any token.
+    pub system_prompts: Option<SystemPrompts>,
+    /// Requests that follow each other; none: each request stands alone.
+    pub sessions: Option<Sessions>,
+    /// The seed of all streams.
+    pub seed: u64,
+}
+
+/// Prompts that many requests begin with.
+///
+/// As a text: `tokens=1000,count=4,skew=1`, or its values in this order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SystemPrompts {
+    /// Tokens of each of them.
+    pub tokens: u64,
+    /// How many there are, at most 1000000.
+    pub count: u64,
+    /// The r-th of them is chosen with a probability proportional to r^−skew, 0 to 20.
+    pub skew: f64,
+}
+
+impl SystemPrompts {
+    /// Checks the values; `input` names them.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::Parameter`] with name, bound and value.
+    pub fn check(&self, input: &str) -> Result<()> {
+        let good = 1 <= self.tokens && self.tokens <= Workload::LARGEST_TOKENS;
+        within(input, "tokens", self.tokens as f64, "from 1 to 4294967295", good)?;
+        let good = 1 <= self.count && self.count <= 1_000_000;
+        within(input, "count", self.count as f64, "from 1 to 1000000", good)?;
+        let good = 0.0 <= self.skew && self.skew <= 20.0;
+        within(input, "skew", self.skew, "from 0 to 20", good)
+    }
+}
+
+impl fmt::Display for SystemPrompts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tokens={},count={},skew={}", self.tokens, self.count, self.skew)
+    }
+}
+
+impl FromStr for SystemPrompts {
+    type Err = SimError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let p =
+            Parameters::read("system prompts", text, text.trim(), &["tokens", "count", "skew"])?;
+        Ok(Self {
+            tokens: p.count("tokens", None)?,
+            count: p.count("count", Some(1))?,
+            skew: p.number("skew", Some(0.0))?,
+        })
+    }
+}
+
+/// Requests of one client that follow each other: the prompt of a turn is everything that was said
+/// before, answers included, and a new message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sessions {
+    /// How many turns a session has, at most 1000.
+    pub turns: LengthLaw,
+    /// How long the client thinks before its next turn. [`WorkloadSpec::generate`] and
+    /// [`WorkloadSpec::stream`] know no answers: there it counts from the arrival of the turn
+    /// before. [`WorkloadSpec::feedback`] counts it from the end of the answer.
+    pub think: Delay,
+}
+
+impl Sessions {
+    /// Most turns of a session.
+    pub const LARGEST_TURNS: u64 = 1000;
+}
+
+impl WorkloadSpec {
+    /// Checks every parameter.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::Parameter`] with the name of the field, bound and value.
+    pub fn check(&self) -> Result<()> {
+        let good = 1e-6 <= self.rate_per_s && self.rate_per_s <= 1e9;
+        let bound = "from 1e-6 to 1e9 requests per second";
+        within("rate_per_s", "", self.rate_per_s, bound, good)?;
+        self.arrivals.check("arrivals", self.rate_per_s)?;
+        Mold::new(&self.lengths, self.system_prompts)?;
+        if let Some(sessions) = &self.sessions {
+            sessions.turns.check("turns")?;
+            let turns = sessions.turns.largest();
+            let bound = "at most 1000 turns: give the law a `max`";
+            within("turns", "", turns as f64, bound, turns <= Sessions::LARGEST_TURNS)?;
+            sessions.think.check("think")?;
+        }
+        Ok(())
+    }
+
     /// Draws the workload. Gaps are floats in seconds, each rounded to the nearest tick; the
     /// first request arrives one gap after the start.
     ///
     /// # Errors
     ///
-    /// [`SimError::Parameter`] for a rate or length parameter out of range, and what
-    /// [`Workload::new`] refuses.
+    /// As [`WorkloadSpec::check`], and what [`Workload::new`] refuses.
     pub fn generate(&self) -> Result<Workload> {
-        if !(1e-6 <= self.rate_per_s && self.rate_per_s <= 1e9) {
-            return Err(SimError::Parameter {
-                input: "rate_per_s".to_owned(),
-                bound: "from 1e-6 to 1e9 requests per second",
-                value: self.rate_per_s,
-            });
-        }
-        self.input.check("input")?;
-        self.output.check("output")?;
-        let mut arrivals = stream(self.seed, Stream::Arrivals);
-        let mut inputs = stream(self.seed, Stream::Inputs);
-        let mut outputs = stream(self.seed, Stream::Outputs);
-        let mut now = Ticks::ZERO;
-        let requests = (1..=self.requests).map(|id| {
-            let gap: f64 = Exp1.sample(&mut arrivals);
-            now = now.after(Ticks::from_seconds(gap / self.rate_per_s)?);
-            let input = self.input.sample(&mut inputs);
-            Ok(WorkloadRequest::new(id, now, input, self.output.sample(&mut outputs)))
-        });
-        Workload::new(requests.collect::<Result<_>>()?)
+        Workload::new(self.stream()?.collect::<Result<_>>()?)
+    }
+
+    /// The requests of [`WorkloadSpec::generate`], drawn one by one: memory grows with the sessions
+    /// that are open at a time, not with the requests.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorkloadSpec::check`].
+    pub fn stream(&self) -> Result<RequestStream> {
+        Ok(RequestStream(self.feedback()?))
+    }
+
+    /// The requests for a driver that says when an answer ended, which is what the next turn of a
+    /// session waits for.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorkloadSpec::check`].
+    pub fn feedback(&self) -> Result<Generated> {
+        self.check()?;
+        let mold = Mold::new(&self.lengths, self.system_prompts)?;
+        let clock = stream(self.seed, Stream::Arrivals);
+        let mut clock = ArrivalClock::new(self.arrivals, self.rate_per_s, clock)?;
+        let next = clock.next()?;
+        Ok(Generated {
+            left: self.requests,
+            total: 0,
+            source: match &self.sessions {
+                None => {
+                    Source::Alone { clock, next, mold, draws: Draws::new(self.seed), number: 0 }
+                }
+                Some(s) => {
+                    let turns = s.turns.sampler("turns")?;
+                    let starts = Some((clock, next, turns));
+                    let talk = Conversations::new(mold, s.think, starts, self.seed);
+                    Source::Conversations(Box::new(talk))
+                }
+            },
+        })
     }
 }
 
@@ -149,12 +229,195 @@ impl PoissonWorkload {
 /// A synthetic workload of our own, of about the size of published conversation traces; it copies
 /// none of them.
 #[must_use]
-pub const fn chat(requests: u64, rate_per_s: f64, seed: u64) -> PoissonWorkload {
-    PoissonWorkload {
+pub const fn chat(requests: u64, rate_per_s: f64, seed: u64) -> WorkloadSpec {
+    WorkloadSpec {
         requests,
         rate_per_s,
-        input: LogNormalLengths { median: 600.0, sigma: 1.1, min: 4, max: 16_384 },
-        output: LogNormalLengths { median: 160.0, sigma: 0.8, min: 1, max: 4096 },
+        arrivals: ArrivalLaw::Poisson,
+        lengths: Lengths::Independent {
+            input: LengthLaw::LogNormal { median: 600.0, sigma: 1.1, min: 4, max: 16_384 },
+            output: LengthLaw::LogNormal { median: 160.0, sigma: 0.8, min: 1, max: 4096 },
+        },
+        system_prompts: None,
+        sessions: None,
         seed,
+    }
+}
+
+/// The random streams of requests.
+#[derive(Clone, Debug)]
+pub(super) struct Draws {
+    inputs: Pcg64,
+    outputs: Pcg64,
+    system: Pcg64,
+}
+
+impl Draws {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            inputs: stream(seed, Stream::Inputs),
+            outputs: stream(seed, Stream::Outputs),
+            system: stream(seed, Stream::SystemPrompts),
+        }
+    }
+}
+
+/// What requests are made of.
+#[derive(Clone, Debug)]
+pub(super) struct Mold {
+    lengths: PairSampler,
+    /// Which system prompt, and its tokens.
+    system: Option<(Zipf<f64>, u64)>,
+}
+
+impl Mold {
+    pub(super) fn new(lengths: &Lengths, system: Option<SystemPrompts>) -> Result<Self> {
+        let system = match system {
+            None => None,
+            Some(s) => {
+                s.check("system_prompts")?;
+                let law = Zipf::new(s.count as f64, s.skew).map_err(|_| SimError::Parameter {
+                    input: "system_prompts.skew".to_owned(),
+                    bound: "from 0 to 20",
+                    value: s.skew,
+                })?;
+                Some((law, s.tokens))
+            }
+        };
+        Ok(Self { lengths: lengths.sampler()?, system })
+    }
+
+    /// What a conversation begins with: a system prompt, or nothing.
+    pub(super) fn opening(&self, draws: &mut Draws) -> Vec<(u64, u64)> {
+        let Some((law, tokens)) = &self.system else { return Vec::new() };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
+        let rank = law.sample(&mut draws.system) as u64;
+        vec![(rank, *tokens)]
+    }
+
+    /// Tokens of a new message and of its answer.
+    pub(super) fn lengths(&self, draws: &mut Draws) -> (u64, u64) {
+        self.lengths.sample(&mut draws.inputs, &mut draws.outputs)
+    }
+
+    /// A request that stands alone; `number` tells its own tokens from those of others.
+    pub(super) fn alone(
+        &self,
+        id: RequestId,
+        number: u64,
+        arrival: Ticks,
+        draws: &mut Draws,
+    ) -> WorkloadRequest {
+        let (input, output) = self.lengths(draws);
+        let mut prompt = self.opening(draws);
+        let before: u64 = prompt.iter().map(|&(_, tokens)| tokens).sum();
+        let mut request = WorkloadRequest::new(id, arrival, before + input, output);
+        if !prompt.is_empty() {
+            prompt.push((segment(number, 1, false), input));
+            request.content = Some(Box::new(PromptContent::new(prompt)));
+        }
+        request
+    }
+}
+
+/// The tokens of a message or its answer, beside the system prompts, which have the numbers up to
+/// a million: 2²⁰ for each conversation.
+pub(super) const fn segment(conversation: u64, turn: u64, answer: bool) -> u64 {
+    (conversation << 20) | (turn << 1) | answer as u64
+}
+
+/// Generated requests for a driver that says when answers end: [`WorkloadSpec::feedback`],
+/// [`ClosedLoop::arrivals`](crate::workload::ClosedLoop::arrivals).
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// Requests that are still to come.
+    pub(super) left: u64,
+    /// Tokens so far.
+    pub(super) total: u64,
+    pub(super) source: Source,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Alone { clock: ArrivalClock, next: Ticks, mold: Mold, draws: Draws, number: u64 },
+    Conversations(Box<Conversations>),
+}
+
+impl Generated {
+    /// What [`Workload::new`] checks for a list and a stream cannot leave to it.
+    fn check(&mut self, r: &WorkloadRequest) -> Result<()> {
+        if Workload::LARGEST_TOKENS < r.input_tokens {
+            return Err(SimError::RequestTokens {
+                input: "input_tokens",
+                id: r.id.clone(),
+                min: 1,
+                max: Workload::LARGEST_TOKENS,
+                value: r.input_tokens,
+            });
+        }
+        self.total += r.input_tokens + r.output_tokens;
+        if Workload::LARGEST_TOTAL < self.total {
+            return Err(SimError::TooLarge {
+                input: "tokens of all requests together",
+                max: u128::from(Workload::LARGEST_TOTAL),
+                value: u128::from(self.total),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Arrivals for Generated {
+    fn next_at(&self) -> Option<Ticks> {
+        if self.left == 0 {
+            return None;
+        }
+        match &self.source {
+            Source::Alone { next, .. } => Some(*next),
+            Source::Conversations(talk) => talk.next_at(),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<WorkloadRequest>> {
+        if self.next_at().is_none() {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let request = match &mut self.source {
+            Source::Alone { clock, next, mold, draws, number } => {
+                let at = *next;
+                *number += 1;
+                if 0 < self.left {
+                    *next = clock.next()?;
+                }
+                Some(mold.alone(RequestId::Number(*number), *number, at, draws))
+            }
+            Source::Conversations(talk) => talk.next()?,
+        };
+        if let Some(request) = &request {
+            self.check(request)?;
+        }
+        Ok(request)
+    }
+
+    fn completed(&mut self, id: &RequestId, at: Ticks) -> Result<()> {
+        match &mut self.source {
+            Source::Alone { .. } => Ok(()),
+            Source::Conversations(talk) => talk.completed(id, at),
+        }
+    }
+}
+
+/// Requests in order of arrival, drawn one by one: [`WorkloadSpec::stream`].
+#[derive(Clone, Debug)]
+pub struct RequestStream(Generated);
+
+impl Iterator for RequestStream {
+    type Item = Result<WorkloadRequest>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let request = self.0.next().transpose()?;
+        // Without a server the next turn counts from the arrival.
+        Some(request.and_then(|r| self.0.completed(&r.id, r.arrival).map(|()| r)))
     }
 }

@@ -1,8 +1,17 @@
 //! What arrives: requests with their arrival and token counts, checked once.
 
+mod arrivals;
+mod delay;
+mod feedback;
 mod generate;
+mod law;
+mod lengths;
 
-pub use generate::{LogNormalLengths, PoissonWorkload, chat};
+pub use arrivals::ArrivalLaw;
+pub use delay::Delay;
+pub use feedback::{Arrivals, ClosedLoop, OpenLoop};
+pub use generate::{Generated, RequestStream, Sessions, SystemPrompts, WorkloadSpec, chat};
+pub use lengths::{LengthHistogram, LengthLaw, LengthPairs, Lengths};
 
 use std::collections::HashMap;
 use std::fmt;

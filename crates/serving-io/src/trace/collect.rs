@@ -94,6 +94,8 @@ pub(super) struct Collector<'a> {
     ids: Ids,
     no_input: Tally,
     no_output: Tally,
+    /// The line of the last request.
+    last_line: u64,
 }
 
 impl<'a> Collector<'a> {
@@ -109,6 +111,7 @@ impl<'a> Collector<'a> {
             ids: Ids::default(),
             no_input: Tally::default(),
             no_output: Tally::default(),
+            last_line: 0,
         }
     }
 
@@ -197,6 +200,7 @@ impl<'a> Collector<'a> {
         } else {
             let arrival = Ticks::from_attoseconds(clock - zero);
             self.requests.push(WorkloadRequest::new(id, arrival, input, output));
+            self.last_line = at.line;
         }
         Ok(())
     }
@@ -213,7 +217,7 @@ impl<'a> Collector<'a> {
         content: impl FnOnce(u64) -> Option<PromptContent>,
     ) -> std::result::Result<(), u64> {
         match self.requests.last_mut() {
-            Some(r) if r.id == RequestId::Number(line) => {
+            Some(r) if self.last_line == line => {
                 let made = content(r.input_tokens).ok_or(r.input_tokens)?;
                 r.content = Some(Box::new(made));
                 Ok(())

@@ -4,13 +4,17 @@
 //! (or another unit, or `arrival` with stamps), `input_tokens` and `output_tokens` are needed in
 //! every row, and nothing else but `id` is read. JSON numbers are read from their digits, so that
 //! `1700000000.1234567` loses none.
+//!
+//! JSON lines may say which tokens a prompt has: `prompt_segments` and `answer_segment`, as
+//! [`write_request`](crate::trace::write_request) writes them.
 
 use std::borrow::Cow;
 
+use sched_sim::PromptContent;
 use serde_json::value::RawValue;
 
 use crate::csv_table::{CsvTable, header_cells};
-use crate::error::{IoError, Place, Result, Spot, columns_shown};
+use crate::error::{IoError, Place, Result, Spot, columns_shown, shown};
 use crate::input::{Head, Input};
 use crate::json;
 use crate::trace::collect::{Collector, RowValues, Value};
@@ -132,9 +136,42 @@ fn read_lines(input: Input, map: &TraceMap) -> Result<TraceContent> {
             id: id.as_ref().map(as_value),
         };
         rows.row(columns, &row)?;
+        segments(&mut rows, Spot::line(&name, line), &object)?;
     }
     let form = found.map(|c| c.form);
     rows.finish(form.unwrap_or(crate::trace::map::ArrivalForm::Seconds))
+}
+
+/// Which tokens the request of a row has, if it says so.
+fn segments(
+    rows: &mut Collector<'_>,
+    row: Spot<'_>,
+    object: &[(Cow<'_, str>, &RawValue)],
+) -> Result<()> {
+    const PROMPT: &str = "prompt_segments";
+    let raw = |key: &str| object.iter().find(|(k, _)| k == key).map(|(_, value)| value.get());
+    let Some(prompt) = raw(PROMPT) else { return Ok(()) };
+    let answer = raw("answer_segment").unwrap_or("null");
+    let read = |input: u64| {
+        let prompt: Vec<(u64, u64)> = serde_json::from_str(prompt).ok()?;
+        let answer: Option<u64> = serde_json::from_str(answer).ok()?;
+        let tokens = prompt.iter().fold(0_u64, |sum, &(_, n)| sum.saturating_add(n));
+        let own = prompt.iter().map(|&(s, _)| s).chain(answer).any(|s| PromptContent::OWN <= s);
+        if tokens != input || own {
+            return None;
+        }
+        let mut content = PromptContent::new(prompt);
+        content.answer = answer;
+        Some(content)
+    };
+    rows.content(row.line, read).map_err(|input| IoError::Value {
+        at: row.key(PROMPT).place(),
+        found: shown(prompt),
+        expected: format!(
+            "pairs of a segment below 2^62 and its tokens, {input} in all, and an `answer_segment` \
+             that is one or none"
+        ),
+    })
 }
 
 /// The text of a JSON value, and whether it is a string.
