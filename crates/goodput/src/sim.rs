@@ -277,9 +277,8 @@ struct Simulated {
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
     remarks: Vec<String>,
-    /// How many requests at the start MSER-5 takes for warm-up; none if no steady part shows, or
-    /// nothing at all of few requests.
-    warm_up: Option<Option<u64>>,
+    /// How many requests at the start MSER-5 takes for warm-up; none if no steady part shows.
+    warm_up: metrics_core::Result<Option<u64>>,
     /// Why figures of it cannot be used, and for what the others can.
     findings: Vec<Finding>,
     verdict: Verdict,
@@ -476,7 +475,7 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
     let mut drawn = None;
     if let WorkloadSource::Generated(spec) = &mut source {
         arguments.generate.apply(spec)?;
-        drawn = Some(spec.clone());
+        drawn = Some((**spec).clone());
     }
     if let (Some(flag), None) = (arguments.generate.given(), &drawn) {
         bail!("{flag}: the requests of scenario {} are not drawn from a seed", scenario.name);
@@ -583,7 +582,7 @@ fn simulate(
         _ => Vec::new(),
     };
     let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
-    let warm_up = mser5(&ttft).ok();
+    let warm_up = mser5(&ttft);
     let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting.slo);
     let report = if timelines.is_empty() {
         None

@@ -153,7 +153,31 @@ fn parameters_out_of_range_are_named() {
     ] {
         writeln!(text, "{error}").unwrap();
     }
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @"
+    output_tokens.median must be above 0 and below 1e9, got 0
+    output_tokens.sigma must be from 0 to 10, got inf
+    output_tokens.min must be at least 1, got 0
+    output_tokens.max must be at least min and at most 4294967295, got 1000
+    output_tokens.max must be at least min and at most 4294967295, got 100
+    output_tokens.mean must be at least 1 and below 1e9, got 0.5
+    output_tokens.exponent must be from 0 to 20, got -1
+    output_tokens must be from 1 to 4294967295, got 0
+    arrivals.cv must be from 0.01 to 10, got 0
+    arrivals.low must be from 0 to 1, got 2
+    arrivals.on + off must be at least a thousandth of the mean gap, in seconds, got 0.0002
+    arrivals.off must be from 1us to a hundred years, in seconds, got 0
+    arrivals.amplitude must be from 0 to 1, got 1.5
+    turns must be at most 1000 turns: give the law a `max`, got 4294967295
+    think.max must be at least min, got 1
+    system_prompts.tokens must be from 1 to 4294967295, got 0
+    system_prompts.count must be from 1 to 1000000, got 0
+    system_prompts.skew must be from 0 to 20, got -1
+    users must be from 1 to 1000000, got 0
+    think.sigma must be from 0 to 10, got 11
+    lengths of a histogram must be at least 1, got 0
+    length must be from 1 to 4294967295, got 0
+    lengths of a histogram must be at most 4294967296, got 8589934592
+    ");
 }
 
 /// The grammar of the laws, each part by itself.
@@ -181,7 +205,28 @@ fn bad_laws_are_told_what_would_be_right() {
         writeln!(text, "{}", law.parse::<Delay>().unwrap_err()).unwrap();
     }
     writeln!(text, "{}", "count=4".parse::<SystemPrompts>().unwrap_err()).unwrap();
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @"
+    law of lengths ``: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    law of lengths `normal:5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    law of lengths `uniform:5`: expected a whole number for `max`
+    law of lengths `uniform:5,6,7`: expected at most 2: min, max
+    law of lengths `uniform:5,low=6`: expected at most 2: min, max
+    law of lengths `uniform:min=5,min=6`: expected `min` once
+    law of lengths `uniform:5,x`: expected a whole number for `max`, got `x`
+    law of lengths `lognormal:median=5,mean=6,sigma=1`: expected either `median` or `mean`
+    law of lengths `lognormal:sigma=1`: expected either `median` or `mean`
+    law of lengths `1.5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    law of arrivals ``: expected one of `poisson`, `gamma:cv=2`, `deterministic`, `on-off:on=10s,off=30s`, `sine:amplitude=0.5,period=60s`
+    law of arrivals `weibull`: expected one of `poisson`, `gamma:cv=2`, `deterministic`, `on-off:on=10s,off=30s`, `sine:amplitude=0.5,period=60s`
+    law of arrivals `poisson:3`: expected at most 0: 
+    law of arrivals `gamma`: expected a number for `cv`
+    law of arrivals `gamma:cv=x`: expected a number for `cv`, got `x`
+    law of arrivals `sine:0.5,60`: expected a time such as 5s or 200ms for `period`, got `60`
+    think time ``: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
+    think time `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
+    think time `exponential:mean=-1s`: expected a time such as 5s or 200ms for `mean`, got `-1s`
+    system prompts `count=4`: expected a whole number for `tokens`
+    ");
 }
 
 /// A policy made of one function, to try what a step refuses.

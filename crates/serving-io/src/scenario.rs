@@ -120,7 +120,7 @@ pub struct Bilingual {
 #[non_exhaustive]
 pub enum WorkloadSource {
     /// Drawn from a seed.
-    Generated(WorkloadSpec),
+    Generated(Box<WorkloadSpec>),
     /// Listed in the scenario.
     Requests(Workload),
     /// Read from a trace.
@@ -491,7 +491,9 @@ impl Source<'_> {
 
     fn workload(self, raw: RawWorkload, span: Span) -> Result<WorkloadSource> {
         match (raw.generate, raw.requests, raw.trace) {
-            (Some(raw), None, None) => self.generate(raw).map(WorkloadSource::Generated),
+            (Some(raw), None, None) => {
+                self.generate(raw).map(|spec| WorkloadSource::Generated(Box::new(spec)))
+            }
             (None, Some(list), None) => self.requests(list, span).map(WorkloadSource::Requests),
             (None, None, Some(path)) if path.get_ref().trim().is_empty() => {
                 Err(self.expected(&path, "the path of a trace"))

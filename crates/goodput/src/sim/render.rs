@@ -473,17 +473,18 @@ fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
     };
     line(text, "Little's law", little)?;
     match run.warm_up {
-        Some(Some(0)) => line(text, "warm-up", "none shows in TTFT (MSER-5)"),
-        Some(Some(n)) => {
+        Ok(Some(0)) => line(text, "warm-up", "none shows in TTFT (MSER-5)"),
+        Ok(Some(n)) => {
             let requests = format::things(n, "request");
             line(text, "warm-up", &format!("the first {requests}, by TTFT (MSER-5); not cut"))
         }
-        Some(None) => line(
+        Ok(None) => line(
             text,
             "warm-up",
             "no steady part shows in TTFT (MSER-5): the run is too short, or has no steady state",
         ),
-        None => Ok(()),
+        // Too few requests to tell.
+        Err(_) => Ok(()),
     }
 }
 

@@ -230,7 +230,7 @@ impl Conversations {
         // Whoever was there before goes first.
         let thought = (self.thinking.first_entry())
             .filter(|e| start.is_none_or(|start| e.key().0 <= start))
-            .map(|e| e.remove_entry());
+            .map(std::collections::btree_map::OccupiedEntry::remove_entry);
         let (at, mut client) = match (thought, self.starts.take()) {
             (Some(((at, _), client)), starts) => {
                 self.starts = starts;
@@ -247,20 +247,18 @@ impl Conversations {
         client.turn += 1;
         self.issued += 1;
         let id = RequestId::Name(format!("{}.{}", client.number, client.turn).into());
-        let request = match client.turns {
-            None => self.mold.alone(id, self.issued, at, &mut client.draws),
-            Some(_) => {
-                let (input, output) = self.mold.lengths(&mut client.draws);
-                client.said.push((segment(client.number, client.turn, false), input));
-                let prompt = client.said.clone();
-                let tokens = prompt.iter().map(|&(_, tokens)| tokens).sum();
-                let answer = segment(client.number, client.turn, true);
-                client.said.push((answer, output));
-                let mut request = WorkloadRequest::new(id, at, tokens, output);
-                let content = PromptContent { prompt, answer: Some(answer) };
-                request.content = Some(Box::new(content));
-                request
-            }
+        let request = if client.turns.is_none() {
+            self.mold.alone(id, self.issued, at, &mut client.draws)
+        } else {
+            let (input, output) = self.mold.lengths(&mut client.draws);
+            client.said.push((segment(client.number, client.turn, false), input));
+            let prompt = client.said.clone();
+            let tokens = prompt.iter().map(|&(_, tokens)| tokens).sum();
+            let answer = segment(client.number, client.turn, true);
+            client.said.push((answer, output));
+            let mut request = WorkloadRequest::new(id, at, tokens, output);
+            request.content = Some(Box::new(PromptContent { prompt, answer: Some(answer) }));
+            request
         };
         self.waiting.insert(client.number, client);
         Ok(Some(request))

@@ -210,7 +210,8 @@ impl WorkloadSpec {
             total: 0,
             source: match &self.sessions {
                 None => {
-                    Source::Alone { clock, next, mold, draws: Draws::new(self.seed), number: 0 }
+                    let draws = Draws::new(self.seed);
+                    Source::Alone(Box::new(Alone { clock, next, mold, draws, number: 0 }))
                 }
                 Some(s) => {
                     let turns = s.turns.sampler("turns")?;
@@ -339,8 +340,18 @@ pub struct Generated {
 
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    Alone { clock: ArrivalClock, next: Ticks, mold: Mold, draws: Draws, number: u64 },
+    Alone(Box<Alone>),
     Conversations(Box<Conversations>),
+}
+
+/// Requests that wait for nobody.
+#[derive(Clone, Debug)]
+pub(super) struct Alone {
+    clock: ArrivalClock,
+    next: Ticks,
+    mold: Mold,
+    draws: Draws,
+    number: u64,
 }
 
 impl Generated {
@@ -373,7 +384,7 @@ impl Arrivals for Generated {
             return None;
         }
         match &self.source {
-            Source::Alone { next, .. } => Some(*next),
+            Source::Alone(alone) => Some(alone.next),
             Source::Conversations(talk) => talk.next_at(),
         }
     }
@@ -384,13 +395,14 @@ impl Arrivals for Generated {
         }
         self.left -= 1;
         let request = match &mut self.source {
-            Source::Alone { clock, next, mold, draws, number } => {
-                let at = *next;
-                *number += 1;
+            Source::Alone(alone) => {
+                let at = alone.next;
+                alone.number += 1;
                 if 0 < self.left {
-                    *next = clock.next()?;
+                    alone.next = alone.clock.next()?;
                 }
-                Some(mold.alone(RequestId::Number(*number), *number, at, draws))
+                let number = alone.number;
+                Some(alone.mold.alone(RequestId::Number(number), number, at, &mut alone.draws))
             }
             Source::Conversations(talk) => talk.next()?,
         };
@@ -402,7 +414,7 @@ impl Arrivals for Generated {
 
     fn completed(&mut self, id: &RequestId, at: Ticks) -> Result<()> {
         match &mut self.source {
-            Source::Alone { .. } => Ok(()),
+            Source::Alone(_) => Ok(()),
             Source::Conversations(talk) => talk.completed(id, at),
         }
     }

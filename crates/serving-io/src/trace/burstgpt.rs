@@ -12,7 +12,7 @@
 //! Further columns are not read. A session says which requests belong together and not which tokens
 //! they share, so that no prefixes are taken from it; the note `sessions` says so.
 //!
-//! Source: github.com/HPMLL/BurstGPT, CC-BY-4.0; described in Wang et al., "BurstGPT: a real-world
+//! Source: github.com/HPMLL/BurstGPT; described in Wang et al., "BurstGPT: a real-world
 //! workload dataset to optimize LLM serving systems", arXiv 2401.17644.
 
 use crate::csv_table::header_cells;
