@@ -37,8 +37,10 @@ pub mod kv_cache;
 pub mod load;
 pub mod policy;
 pub mod reference;
+mod replica;
 pub mod request;
 mod run;
+pub mod server;
 pub mod simulation;
 pub mod statistics;
 pub mod step;
@@ -54,7 +56,9 @@ pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};
 pub use load::{LoadLevel, OfferedLoad};
 pub use policy::{DecodeFirst, Horizon, Policy};
+pub use replica::Replica;
 pub use request::Stage;
+pub use server::{Job, Over, Server};
 pub use simulation::{
     RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Stall, Unfinished,
 };

@@ -99,7 +99,9 @@ pub struct RequestDetail {
     pub rejected: Option<Rejection>,
     /// When its client went away, if it did so in time.
     pub cancelled: Option<Ticks>,
-    /// Output tokens made, if fewer than asked for although it is over: the client went away, or
+    /// When its client stopped waiting, if it did so in time.
+    pub timed_out: Option<Ticks>,
+    /// Output tokens made, if fewer than asked for although it is over: the client left, or
     /// `max_model_len` ended it.
     pub output_tokens: Option<u64>,
     /// Its preemptions, in order.
@@ -225,6 +227,7 @@ impl RunResult<'_> {
                 _ if completed => Outcome::Completed,
                 Some(d) if d.rejected.is_some() => Outcome::Rejected,
                 Some(d) if d.cancelled.is_some() => Outcome::Cancelled,
+                Some(d) if d.timed_out.is_some() => Outcome::TimedOut,
                 _ => Outcome::CutOff,
             };
             TimelineFields {

@@ -74,6 +74,8 @@ pub struct RunStatistics {
     pub rejected: u64,
     /// Requests whose client went away.
     pub cancelled: u64,
+    /// Requests whose client stopped waiting.
+    pub timed_out: u64,
     /// Steps, each of which served somebody: waiting for an arrival is no step here.
     pub steps: u64,
     /// Steps that carried a prompt chunk, or in which a request finished.
@@ -121,11 +123,6 @@ pub struct RunStatistics {
 }
 
 impl RunStatistics {
-    /// Requests that arrived and are not over.
-    pub(crate) fn inside(&self, arrived: u64) -> u64 {
-        arrived - self.completed - self.rejected - self.cancelled
-    }
-
     /// Mean share of the KV blocks in use, idle time included; `None` without a KV cache or time.
     #[must_use]
     pub fn kv_utilization(&self) -> Option<f64> {
@@ -150,8 +147,8 @@ impl RunStatistics {
     }
 
     /// Requests that are over.
-    fn ended(&self) -> u64 {
-        self.completed + self.cancelled + self.rejected
+    pub(crate) fn ended(&self) -> u64 {
+        self.completed + self.cancelled + self.timed_out + self.rejected
     }
 
     /// Adds a stretch, in whose last step some requests `finished`.
@@ -207,8 +204,7 @@ impl RunStatistics {
     /// Whether every request that arrived is accounted for.
     #[must_use]
     pub fn conserves_requests(&self) -> bool {
-        let over = self.completed + self.rejected + self.cancelled;
-        self.injected == over + self.running + self.queued
+        self.injected == self.ended() + self.running + self.queued
     }
 
     /// Little's law on the sample path, queue included and in service, as equalities of integers:
