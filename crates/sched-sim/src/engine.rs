@@ -9,18 +9,17 @@
 //! closed form. An event costs O(log B) for a batch of B, however many steps lie before it.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
 use crate::policy::Policy;
+use crate::replica::{Entry, Replica, short};
 use crate::request::Stage;
-use crate::run::Run;
-use crate::simulation::{RequestRecord, RunEnd, RunResult, Simulation, Unfinished};
-use crate::step::{Batch, Step};
+use crate::run::run_workload;
+use crate::simulation::{RunResult, Simulation};
 use crate::step_time::{StepTime, StepWork};
 use crate::time::Ticks;
-use crate::workload::WorkloadRequest;
 
 /// Runs a simulation, skipping what has no events.
 ///
@@ -32,65 +31,9 @@ pub fn run<'w, P: Policy, T: StepTime>(
     simulation: Simulation<'w, P, T>,
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
-    let Simulation { workload, mut policy, step_time, limits } = simulation;
-    let max_num_seqs = policy.max_num_seqs();
-    let mut run = Run::new(workload, limits, max_num_seqs);
-    let mut batch = Skipping::new(workload.len(), policy.prefill_emits_first_token());
-
-    let end = loop {
-        run.take_arrivals();
-        batch.begin(run.arrived);
-        run.statistics.waiting_max = run.statistics.waiting_max.max(batch.waiting());
-        if let Some(end) = run.ended() {
-            break end;
-        }
-        if batch.running == 0 && batch.waiting() == 0 {
-            run.idle(0, observer);
-            continue;
-        }
-        let mut step = Step {
-            batch: Batch::Skipping(&mut batch),
-            requests: run.requests(),
-            max_num_seqs,
-            at: run.now,
-            number: run.statistics.steps + 1,
-        };
-        policy.fill(&mut step)?;
-        let horizon = policy.horizon(&step);
-        if batch.work.is_empty() {
-            if run.idle(batch.running, observer) {
-                continue;
-            }
-            break RunEnd::Stalled;
-        }
-
-        let time = step_time.stretch(&batch.work);
-        let mut steps = batch.repeats(run.requests()).min(horizon.steps).min(time.steps).max(1);
-        if let Some(max) = limits.max_steps {
-            steps = steps.min(max - run.statistics.steps);
-        }
-        let arrival = if horizon.arrivals { run.next_arrival() } else { None };
-        for gap in [arrival, limits.until].into_iter().flatten().filter_map(|t| t.since(run.now)) {
-            if 1 < steps {
-                steps = time.steps_to_reach(gap, steps);
-            }
-        }
-
-        let stretch = Stretch {
-            start: run.now,
-            end: run.end_after(time.total(steps))?,
-            steps,
-            work: batch.work,
-            time,
-            running: batch.running,
-            held_tokens: batch.held_tokens(),
-        };
-        observer.stretch(&stretch);
-        let finished = batch.apply(&stretch, run.requests(), &mut run.records);
-        run.advance(&stretch, finished);
-    };
-    let unfinished = batch.unfinished(run.requests());
-    Ok(run.close(end, unfinished))
+    let Simulation { workload, policy, step_time, limits } = simulation;
+    let server = Replica::new(policy, step_time).limits(limits);
+    run_workload(workload, server, false, |_| (), observer)
 }
 
 /// No request.
@@ -138,9 +81,9 @@ type Agenda = BinaryHeap<Reverse<(u64, u32)>>;
 pub(crate) struct Skipping {
     emits: bool,
     rows: Vec<Row>,
-    /// Requests before this position are admitted; before `arrived`, they have arrived.
-    head: usize,
-    arrived: usize,
+    waiting: VecDeque<u32>,
+    /// Tokens that are left to compute or to make.
+    outstanding: u64,
     first: u32,
     last: u32,
     running: u64,
@@ -177,28 +120,13 @@ pub(crate) struct Skipping {
     admitted: Vec<(u32, u64)>,
 }
 
-/// A position in the workload as rows hold it; [`Workload`](crate::Workload) has no more than fit.
-#[allow(clippy::cast_possible_truncation)]
-const fn short(position: usize) -> u32 {
-    position as u32
-}
-
 impl Skipping {
-    fn new(requests: usize, emits: bool) -> Self {
-        let row = Row {
-            done: 0,
-            entered: 0,
-            due: 0,
-            served: 0,
-            before: NONE,
-            after: NONE,
-            phase: Phase::Waiting,
-        };
+    pub fn new(emits: bool) -> Self {
         Self {
             emits,
-            rows: vec![row; requests],
-            head: 0,
-            arrived: 0,
+            rows: Vec::new(),
+            waiting: VecDeque::new(),
+            outstanding: 0,
             first: NONE,
             last: NONE,
             running: 0,
@@ -225,8 +153,25 @@ impl Skipping {
         }
     }
 
-    fn begin(&mut self, arrived: usize) {
-        self.arrived = arrived;
+    pub fn arrive(&mut self, i: u32, r: &Entry) {
+        let row = Row {
+            done: 0,
+            entered: 0,
+            due: 0,
+            served: 0,
+            before: NONE,
+            after: NONE,
+            phase: Phase::Waiting,
+        };
+        match self.rows.get_mut(i as usize) {
+            Some(old) => *old = row,
+            None => self.rows.push(row),
+        }
+        self.waiting.push_back(i);
+        self.outstanding += r.input + r.output;
+    }
+
+    pub fn begin(&mut self) {
         self.step += 1;
         self.work = StepWork::default();
         self.all_decode = false;
@@ -249,11 +194,15 @@ impl Skipping {
     }
 
     pub fn waiting(&self) -> u64 {
-        (self.arrived - self.head) as u64
+        self.waiting.len() as u64
     }
 
     pub fn next_waiting(&self) -> Option<usize> {
-        if self.head < self.arrived { Some(self.head) } else { None }
+        self.waiting.front().map(|&i| i as usize)
+    }
+
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding
     }
 
     pub fn work(&self) -> &StepWork {
@@ -276,13 +225,13 @@ impl Skipping {
         }
     }
 
-    pub fn prefilled(&self, position: usize, r: &WorkloadRequest) -> u64 {
+    pub fn prefilled(&self, position: usize, r: &Entry) -> u64 {
         let row = &self.rows[position];
         match row.phase {
             Phase::Waiting | Phase::Admitted => 0,
             Phase::Chunks => row.done + (self.prefill_clock - row.entered) * self.chunk,
             Phase::LastChunk => row.done,
-            Phase::Decode | Phase::Done => r.input_tokens,
+            Phase::Decode | Phase::Done => r.input,
         }
     }
 
@@ -306,15 +255,15 @@ impl Skipping {
         self.work.decode_context += self.context;
     }
 
-    pub fn decode(&mut self, position: usize, r: &WorkloadRequest) {
+    pub fn decode(&mut self, position: usize, r: &Entry) {
         let row = &mut self.rows[position];
         row.served = self.step;
         let left = row.due - self.decode_clock;
-        self.work.add_decode(r.input_tokens + r.output_tokens - left);
+        self.work.add_decode(r.input + r.output - left);
         self.decodes.push(short(position));
     }
 
-    pub fn prefill_all(&mut self, chunk: u64, requests: &[WorkloadRequest]) {
+    pub fn prefill_all(&mut self, chunk: u64, requests: &[Entry]) {
         if chunk != self.chunk {
             self.change_chunk(chunk, requests);
         }
@@ -330,19 +279,19 @@ impl Skipping {
         w.attention_growth += 2 * group * n * n;
         for &i in &self.last_chunks {
             let done = self.rows[i as usize].done;
-            w.add_chunk(requests[i as usize].input_tokens - done, done);
+            w.add_chunk(requests[i as usize].input - done, done);
         }
     }
 
-    pub fn prefill(&mut self, position: usize, tokens: u64, r: &WorkloadRequest) {
+    pub fn prefill(&mut self, position: usize, tokens: u64, r: &Entry) {
         self.work.add_chunk(tokens, self.prefilled(position, r));
         self.rows[position].served = self.step;
         self.prefills.push((short(position), tokens));
     }
 
-    pub fn admit(&mut self, tokens: u64, _: &WorkloadRequest) {
-        let i = short(self.head);
-        let row = &mut self.rows[self.head];
+    pub fn admit(&mut self, tokens: u64, _: &Entry) {
+        let Some(i) = self.waiting.pop_front() else { return };
+        let row = &mut self.rows[i as usize];
         row.phase = Phase::Admitted;
         row.before = self.last;
         row.after = NONE;
@@ -351,19 +300,18 @@ impl Skipping {
             None => self.first = i,
         }
         self.last = i;
-        self.head += 1;
         self.running += 1;
         self.work.add_chunk(tokens, 0);
         self.admitted.push((i, tokens));
     }
 
     /// Tokens in KV before this step.
-    fn held_tokens(&self) -> u64 {
+    pub fn held_tokens(&self) -> u64 {
         self.context + self.prompt_held
     }
 
     /// For how many steps the decision just made has no event before the end of the last one.
-    fn repeats(&mut self, requests: &[WorkloadRequest]) -> u64 {
+    pub fn repeats(&mut self, requests: &[Entry]) -> u64 {
         if !self.admitted.is_empty() || (self.all_prefill && !self.last_chunks.is_empty()) {
             return 1;
         }
@@ -383,48 +331,48 @@ impl Skipping {
         }
         for &(i, tokens) in &self.prefills {
             let i = i as usize;
-            let left = requests[i].input_tokens - self.prefilled(i, &requests[i]);
+            let left = requests[i].input - self.prefilled(i, &requests[i]);
             steps = steps.min(left / tokens);
         }
         steps
     }
 
-    /// Runs the stretch; how many requests finished in its last step.
-    fn apply(
-        &mut self,
-        stretch: &Stretch,
-        requests: &[WorkloadRequest],
-        records: &mut [RequestRecord],
-    ) -> u64 {
-        let running = self.running;
+    /// Runs the stretch, and tells who `finished` in its last step.
+    pub fn apply(&mut self, stretch: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         let end = stretch.end;
-        self.apply_decodes(stretch, records);
+        self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
+        self.apply_decodes(stretch, requests);
         while let Some((due, i)) = next(&mut self.finishes, &self.rows, Phase::Decode)
             && due <= self.decode_clock
         {
             self.finishes.pop();
-            self.finish(i, &requests[i as usize], &mut records[i as usize], end);
+            self.finish(i, &requests[i as usize]);
+            finished.push(i);
         }
 
         self.prompt_held += stretch.steps * stretch.work.prefill_tokens;
-        let mut complete = |batch: &mut Self, i: u32| {
-            batch.complete(i, &requests[i as usize], &mut records[i as usize], end);
+        let mut complete = |batch: &mut Self, i: u32, requests: &mut [Entry]| {
+            if batch.complete(i, &mut requests[i as usize], end) {
+                finished.push(i);
+            }
         };
-        for (i, tokens) in std::mem::take(&mut self.prefills) {
+        let mut prefills = std::mem::take(&mut self.prefills);
+        for (i, tokens) in prefills.drain(..) {
             let r = &requests[i as usize];
             let done = self.prefilled(i as usize, r) + stretch.steps * tokens;
             self.leave_group(i, r);
             if self.enter_group(i, done, r) {
-                complete(self, i);
+                complete(self, i, requests);
             }
         }
+        self.prefills = prefills;
         if self.all_prefill {
             self.prefill_clock += stretch.steps;
             self.chunking_done += stretch.steps * self.chunking * self.chunk;
             // A step with last chunks is a stretch of its own, so all of them are complete.
             let mut last_chunks = std::mem::take(&mut self.last_chunks);
             for i in last_chunks.drain(..) {
-                complete(self, i);
+                complete(self, i, requests);
             }
             self.last_chunks = last_chunks;
             while let Some((due, i)) = next(&mut self.last_whole_chunks, &self.rows, Phase::Chunks)
@@ -436,30 +384,28 @@ impl Skipping {
                 self.chunking -= 1;
                 self.chunking_done -= done;
                 if self.enter_group(i, done, r) {
-                    complete(self, i);
+                    complete(self, i, requests);
                 }
             }
         }
         let mut admitted = std::mem::take(&mut self.admitted);
         for (i, tokens) in admitted.drain(..) {
-            records[i as usize].scheduled = stretch.start;
+            requests[i as usize].scheduled(stretch.start);
             self.prefilling += 1;
-            let r = &requests[i as usize];
-            if self.enter_group(i, tokens, r) {
-                self.complete(i, r, &mut records[i as usize], end);
+            if self.enter_group(i, tokens, &requests[i as usize]) {
+                complete(self, i, requests);
             }
         }
         self.admitted = admitted;
-        running - self.running
     }
 
-    fn apply_decodes(&mut self, stretch: &Stretch, records: &mut [RequestRecord]) {
+    fn apply_decodes(&mut self, stretch: &Stretch, requests: &mut [Entry]) {
         let first_end = stretch.start.after(stretch.time.first);
         if self.all_decode {
             self.decode_clock += stretch.steps;
             self.context += stretch.steps * self.decoding;
             for i in self.fresh.drain(..) {
-                records[i as usize].first_token = first_end;
+                requests[i as usize].token(first_end);
             }
         } else if !self.decodes.is_empty() {
             for &i in &self.decodes {
@@ -467,19 +413,16 @@ impl Skipping {
                 row.due -= stretch.steps;
                 self.finishes.push(Reverse((row.due, i)));
                 self.context += stretch.steps;
-                let record = &mut records[i as usize];
-                if record.first_token().is_none() {
-                    record.first_token = first_end;
-                }
+                requests[i as usize].token(first_end);
             }
-            self.fresh.retain(|&i| records[i as usize].first_token().is_none());
+            self.fresh.retain(|&i| requests[i as usize].record.first_token().is_none());
         }
     }
 
     /// Puts a request with `done` prompt tokens into the group that fits; `true` if none does,
     /// since its prompt is complete.
-    fn enter_group(&mut self, i: u32, done: u64, r: &WorkloadRequest) -> bool {
-        let left = r.input_tokens - done;
+    fn enter_group(&mut self, i: u32, done: u64, r: &Entry) -> bool {
+        let left = r.input - done;
         if left == 0 {
             return true;
         }
@@ -502,7 +445,7 @@ impl Skipping {
         false
     }
 
-    fn leave_group(&mut self, i: u32, r: &WorkloadRequest) {
+    fn leave_group(&mut self, i: u32, r: &Entry) {
         if self.rows[i as usize].phase == Phase::Chunks {
             self.chunking -= 1;
             self.chunking_done -= self.prefilled(i as usize, r);
@@ -514,7 +457,7 @@ impl Skipping {
     }
 
     /// Sorts the requests in prefill anew for another size of chunk.
-    fn change_chunk(&mut self, chunk: u64, requests: &[WorkloadRequest]) {
+    fn change_chunk(&mut self, chunk: u64, requests: &[Entry]) {
         let mut group = Vec::new();
         let mut at = self.running_after(None);
         while let Some(p) = at {
@@ -533,21 +476,22 @@ impl Skipping {
         }
     }
 
-    /// Moves a request whose prompt is complete to decode.
-    fn complete(&mut self, i: u32, r: &WorkloadRequest, record: &mut RequestRecord, end: Ticks) {
+    /// Moves a request whose prompt is complete to decode; whether it is finished at once.
+    fn complete(&mut self, i: u32, r: &mut Entry, end: Ticks) -> bool {
         self.prefilling -= 1;
-        self.prompt_held -= r.input_tokens;
+        self.prompt_held -= r.input;
         self.decoding += 1;
-        self.context += r.input_tokens;
-        record.prompt_done = end;
-        let mut left = r.output_tokens;
+        self.context += r.input;
+        r.prompt_done(end);
+        let mut left = r.output;
         if self.emits {
-            record.first_token = end;
+            r.token(end);
             self.context += 1;
+            self.outstanding -= 1;
             left -= 1;
             if left == 0 {
-                self.finish(i, r, record, end);
-                return;
+                self.finish(i, r);
+                return true;
             }
         } else {
             self.fresh.push(i);
@@ -556,14 +500,19 @@ impl Skipping {
         row.phase = Phase::Decode;
         row.due = self.decode_clock + left;
         self.finishes.push(Reverse((row.due, i)));
+        false
     }
 
     /// Takes a request with all its tokens out of the batch.
-    fn finish(&mut self, i: u32, r: &WorkloadRequest, record: &mut RequestRecord, end: Ticks) {
+    fn finish(&mut self, i: u32, r: &Entry) {
         self.decoding -= 1;
+        self.context -= r.input + r.output;
+        self.unlink(i);
+    }
+
+    /// Takes a request out of the order of admission.
+    fn unlink(&mut self, i: u32) {
         self.running -= 1;
-        self.context -= r.input_tokens + r.output_tokens;
-        record.last_token = end;
         let row = &mut self.rows[i as usize];
         row.phase = Phase::Done;
         let (before, after) = (row.before, row.after);
@@ -577,19 +526,37 @@ impl Skipping {
         }
     }
 
-    fn unfinished(&self, requests: &[WorkloadRequest]) -> Vec<Unfinished> {
-        let mut list = Vec::new();
-        let mut at = self.running_after(None);
-        while let Some(position) = at {
-            let r = &requests[position];
-            let decoded = match self.rows[position].phase {
-                Phase::Decode => r.output_tokens - (self.rows[position].due - self.decode_clock),
-                _ => 0,
-            };
-            list.push(Unfinished { position, prefilled: self.prefilled(position, r), decoded });
-            at = self.running_after(Some(position));
+    /// Prompt tokens computed and output tokens made.
+    pub fn progress(&self, i: u32, r: &Entry) -> (u64, u64) {
+        let row = &self.rows[i as usize];
+        let decoded = match row.phase {
+            Phase::Decode => r.output - (row.due - self.decode_clock),
+            _ => 0,
+        };
+        (self.prefilled(i as usize, r), decoded)
+    }
+
+    /// Takes a request out between two steps, wherever it is; how far it came.
+    pub fn remove(&mut self, i: u32, r: &Entry) -> (u64, u64) {
+        let (prefilled, decoded) = self.progress(i, r);
+        self.outstanding -= r.input - prefilled + r.output - decoded;
+        match self.rows[i as usize].phase {
+            Phase::Decode => {
+                self.decoding -= 1;
+                self.context -= r.input + decoded;
+                self.fresh.retain(|&j| j != i);
+                self.unlink(i);
+            }
+            Phase::Chunks | Phase::LastChunk => {
+                self.prefilling -= 1;
+                self.prompt_held -= prefilled;
+                self.leave_group(i, r);
+                self.unlink(i);
+            }
+            Phase::Waiting => self.waiting.retain(|&j| j != i),
+            Phase::Admitted | Phase::Done => {}
         }
-        list
+        (prefilled, decoded)
     }
 }
 

@@ -104,6 +104,19 @@ pub enum SimError {
         /// The arrival of the request before it.
         before: Ticks,
     },
+    /// A request reaches a server after others that arrive later.
+    #[error(
+        "requests must reach a server in order of arrival: `{id}` arrives at {arrival}, and the \
+         server is at {before} already"
+    )]
+    OutOfOrder {
+        /// The request.
+        id: RequestId,
+        /// Its arrival.
+        arrival: Ticks,
+        /// The arrival of the request before it, or the instant that the server advanced to.
+        before: Ticks,
+    },
     /// Two requests have the same id.
     #[error("request ids must differ: `{id}` is in rows {first} and {second}")]
     DuplicateId {
@@ -238,12 +251,22 @@ pub enum Refusal {
     /// A chunk of no tokens for a whole group.
     #[error("a prefill chunk must be at least 1 token, got 0")]
     EmptyChunk,
-    /// A request position outside the workload.
-    #[error("position {position} is outside the workload of {len} requests")]
+    /// A position at which there is no request.
+    #[error("position {position} is none of the {inside} requests that are inside")]
     NoSuchRequest {
         /// What the policy asked for.
         position: usize,
-        /// Requests in the workload.
-        len: usize,
+        /// Requests that have arrived and are not over.
+        inside: usize,
+    },
+    /// An admission or a decode for which the KV cache has no room.
+    #[error("{what} needs {needed} KV blocks, and {free} are free")]
+    NoBlocks {
+        /// What was asked for.
+        what: &'static str,
+        /// Blocks that it needs.
+        needed: u64,
+        /// Blocks that it may have.
+        free: u64,
     },
 }

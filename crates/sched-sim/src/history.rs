@@ -40,6 +40,12 @@ impl Stretch {
 /// An engine may cut the same steps into stretches as it likes; an observer must not depend on
 /// where the cuts are. `()` watches nothing and costs nothing.
 pub trait Observer {
+    /// What follows is of this server of a fleet, whose stretches are in order of time for each
+    /// server alone.
+    fn server(&mut self, server: usize) {
+        let _ = server;
+    }
+
     /// The next stretch, in order of time.
     fn stretch(&mut self, stretch: &Stretch) {
         let _ = stretch;
@@ -54,6 +60,10 @@ pub trait Observer {
 impl Observer for () {}
 
 impl<O: Observer + ?Sized> Observer for &mut O {
+    fn server(&mut self, server: usize) {
+        (**self).server(server);
+    }
+
     fn stretch(&mut self, stretch: &Stretch) {
         (**self).stretch(stretch);
     }
@@ -64,6 +74,11 @@ impl<O: Observer + ?Sized> Observer for &mut O {
 }
 
 impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn server(&mut self, server: usize) {
+        self.0.server(server);
+        self.1.server(server);
+    }
+
     fn stretch(&mut self, stretch: &Stretch) {
         self.0.stretch(stretch);
         self.1.stretch(stretch);

@@ -38,8 +38,10 @@ pub mod ledger;
 pub mod load;
 pub mod policy;
 pub mod reference;
+mod replica;
 pub mod request;
 mod run;
+pub mod server;
 pub mod simulation;
 pub mod statistics;
 pub mod step;
@@ -56,7 +58,9 @@ pub use history::{BatchHistory, Observer, Stretch};
 pub use ledger::{Account, Accounts, Ledger, LedgerRow, Steps, Tail};
 pub use load::{LoadLevel, OfferedLoad};
 pub use policy::{DecodeFirst, Horizon, Policy};
+pub use replica::Replica;
 pub use request::Stage;
+pub use server::{Job, Over, Server};
 pub use simulation::{
     RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Unfinished,
 };

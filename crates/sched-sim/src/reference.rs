@@ -8,13 +8,11 @@
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
 use crate::policy::Policy;
+use crate::replica::{Entry, Replica, short};
 use crate::request::Stage;
-use crate::run::Run;
-use crate::simulation::{RequestRecord, RunEnd, RunResult, Simulation, Unfinished};
-use crate::step::{Batch, Step};
-use crate::step_time::{StepTime, StepWork, StretchTime};
-use crate::time::Ticks;
-use crate::workload::WorkloadRequest;
+use crate::run::run_workload;
+use crate::simulation::{RunResult, Simulation};
+use crate::step_time::{StepTime, StepWork};
 
 /// Runs a simulation, one step at a time.
 ///
@@ -25,61 +23,12 @@ pub fn run<'w, P: Policy, T: StepTime>(
     simulation: Simulation<'w, P, T>,
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
-    let Simulation { workload, mut policy, step_time, limits } = simulation;
-    let max_num_seqs = policy.max_num_seqs();
-    let mut run = Run::new(workload, limits, max_num_seqs);
-    let mut batch = Plain { emits: policy.prefill_emits_first_token(), ..Plain::default() };
-
-    let end = loop {
-        run.take_arrivals();
-        batch.begin(run.arrived);
-        run.statistics.waiting_max = run.statistics.waiting_max.max(batch.waiting());
-        if let Some(end) = run.ended() {
-            break end;
-        }
-        if batch.rows.is_empty() && batch.waiting() == 0 {
-            run.idle(0, observer);
-            continue;
-        }
-        let held_tokens = batch.rows.iter().map(|r| r.prefilled + r.decoded).sum();
-        policy.fill(&mut Step {
-            batch: Batch::Plain(&mut batch),
-            requests: run.requests(),
-            max_num_seqs,
-            at: run.now,
-            number: run.statistics.steps + 1,
-        })?;
-        if batch.work.is_empty() {
-            if run.idle(batch.running(), observer) {
-                continue;
-            }
-            break RunEnd::Stalled;
-        }
-
-        let duration = step_time.step(&batch.work);
-        let stretch = Stretch {
-            start: run.now,
-            end: run.end_after(duration)?,
-            steps: 1,
-            work: batch.work,
-            time: StretchTime::one(duration),
-            running: batch.running(),
-            held_tokens,
-        };
-        observer.stretch(&stretch);
-        let finished = batch.apply(run.now, stretch.end, &mut run.records);
-        run.advance(&stretch, finished);
-    };
-    let unfinished = batch.rows.iter().map(|r| Unfinished {
-        position: r.position,
-        prefilled: r.prefilled,
-        decoded: r.decoded,
-    });
-    let unfinished = unfinished.collect();
-    Ok(run.close(end, unfinished))
+    let Simulation { workload, policy, step_time, limits } = simulation;
+    let server = Replica::reference(policy, step_time).limits(limits);
+    run_workload(workload, server, false, |_| (), observer)
 }
 
-/// A request in the batch.
+/// A request that waits or is in the batch.
 struct Row {
     position: usize,
     input: u64,
@@ -106,14 +55,29 @@ pub(crate) struct Plain {
     old: usize,
     /// Whether a prompt that was there before has work in this step.
     prefills_served: bool,
-    head: usize,
-    arrived: usize,
+    /// In order of arrival.
+    waiting: Vec<Row>,
     work: StepWork,
 }
 
 impl Plain {
-    fn begin(&mut self, arrived: usize) {
-        self.arrived = arrived;
+    pub fn new(emits: bool) -> Self {
+        Self { emits, ..Self::default() }
+    }
+
+    pub fn arrive(&mut self, position: u32, r: &Entry) {
+        self.waiting.push(Row {
+            position: position as usize,
+            input: r.input,
+            output: r.output,
+            prefilled: 0,
+            decoded: 0,
+            tokens: 0,
+            served: false,
+        });
+    }
+
+    pub fn begin(&mut self) {
         self.old = self.rows.len();
         self.prefills_served = false;
         self.work = StepWork::default();
@@ -136,11 +100,22 @@ impl Plain {
     }
 
     pub fn waiting(&self) -> u64 {
-        (self.arrived - self.head) as u64
+        self.waiting.len() as u64
     }
 
     pub fn next_waiting(&self) -> Option<usize> {
-        if self.head < self.arrived { Some(self.head) } else { None }
+        self.waiting.first().map(|r| r.position)
+    }
+
+    /// Tokens that are left to compute or to make.
+    pub fn outstanding(&self) -> u64 {
+        let all = self.waiting.iter().chain(&self.rows);
+        all.map(|r| r.input - r.prefilled + r.output - r.decoded).sum()
+    }
+
+    /// Tokens in KV.
+    pub fn held_tokens(&self) -> u64 {
+        self.rows.iter().map(|r| r.prefilled + r.decoded).sum()
     }
 
     pub fn work(&self) -> &StepWork {
@@ -160,7 +135,7 @@ impl Plain {
         Some(if row.is_decoding() { Stage::Decode } else { Stage::Prefill })
     }
 
-    pub fn prefilled(&self, position: usize, _: &WorkloadRequest) -> u64 {
+    pub fn prefilled(&self, position: usize, _: &Entry) -> u64 {
         self.row(position).map_or(0, |r| r.prefilled)
     }
 
@@ -181,14 +156,14 @@ impl Plain {
         }
     }
 
-    pub fn decode(&mut self, position: usize, _: &WorkloadRequest) {
+    pub fn decode(&mut self, position: usize, _: &Entry) {
         if let Some(row) = self.rows.iter_mut().find(|r| r.position == position) {
             row.served = true;
             self.work.add_decode(row.prefilled + row.decoded);
         }
     }
 
-    pub fn prefill_all(&mut self, chunk: u64, _: &[WorkloadRequest]) {
+    pub fn prefill_all(&mut self, chunk: u64, _: &[Entry]) {
         for row in &mut self.rows[..self.old] {
             if !row.is_decoding() {
                 self.prefills_served = true;
@@ -199,7 +174,7 @@ impl Plain {
         }
     }
 
-    pub fn prefill(&mut self, position: usize, tokens: u64, _: &WorkloadRequest) {
+    pub fn prefill(&mut self, position: usize, tokens: u64, _: &Entry) {
         if let Some(row) = self.rows.iter_mut().find(|r| r.position == position) {
             self.prefills_served = true;
             row.served = true;
@@ -208,55 +183,58 @@ impl Plain {
         }
     }
 
-    pub fn admit(&mut self, tokens: u64, r: &WorkloadRequest) {
-        self.rows.push(Row {
-            position: self.head,
-            input: r.input_tokens,
-            output: r.output_tokens,
-            prefilled: 0,
-            decoded: 0,
-            tokens,
-            served: true,
-        });
-        self.head += 1;
+    pub fn admit(&mut self, tokens: u64, _: &Entry) {
+        let mut row = self.waiting.remove(0);
+        row.tokens = tokens;
+        row.served = true;
+        self.rows.push(row);
         self.work.add_chunk(tokens, 0);
     }
 
-    /// Runs the step; how many requests finished in it.
-    fn apply(&mut self, start: Ticks, end: Ticks, records: &mut [RequestRecord]) -> u64 {
+    /// Prompt tokens computed and output tokens made.
+    pub fn progress(&self, position: u32, _: &Entry) -> (u64, u64) {
+        self.row(position as usize).map_or((0, 0), |r| (r.prefilled, r.decoded))
+    }
+
+    /// Takes a request out between two steps, wherever it is; how far it came.
+    pub fn remove(&mut self, position: u32, r: &Entry) -> (u64, u64) {
+        let progress = self.progress(position, r);
+        self.rows.retain(|r| r.position != position as usize);
+        self.waiting.retain(|r| r.position != position as usize);
+        progress
+    }
+
+    /// Runs the step, and tells who `finished` in it.
+    pub fn apply(&mut self, step: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         for row in &mut self.rows[self.old..] {
-            records[row.position].scheduled = start;
+            requests[row.position].scheduled(step.start);
         }
-        let mut finished = 0;
         for row in &mut self.rows {
             if !row.served {
                 continue;
             }
             row.served = false;
+            let request = &mut requests[row.position];
             if row.tokens == 0 {
-                if row.decoded == 0 {
-                    records[row.position].first_token = end;
-                }
+                request.token(step.end);
                 row.decoded += 1;
             } else {
                 row.prefilled += row.tokens;
                 row.tokens = 0;
                 if row.is_decoding() {
-                    records[row.position].prompt_done = end;
+                    request.prompt_done(step.end);
                     if self.emits {
-                        records[row.position].first_token = end;
-                        row.decoded = 1;
+                        request.token(step.end);
+                        row.decoded += 1;
                     }
                 }
             }
             if row.decoded == row.output {
-                records[row.position].last_token = end;
-                finished += 1;
+                finished.push(short(row.position));
             }
         }
-        if 0 < finished {
+        if !finished.is_empty() {
             self.rows.retain(|r| r.decoded < r.output);
         }
-        finished
     }
 }

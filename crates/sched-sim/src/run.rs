@@ -1,66 +1,83 @@
-//! What both engines share: the clock, arrivals, and the end of a run. No batch, no skipping.
+//! What all servers share: the clock, the books, and the run of a workload. No batch, no skipping.
 
-use crate::error::{Result, SimError};
+use std::collections::VecDeque;
+
+use crate::error::{Refusal, Result, SimError};
 use crate::history::{Observer, Stretch};
+use crate::server::{Ending, Job, Over, Progress, Server};
 use crate::simulation::{RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Unfinished};
 use crate::statistics::RunStatistics;
 use crate::time::Ticks;
-use crate::workload::{Workload, WorkloadRequest};
+use crate::workload::{RequestId, Workload};
 
-/// A run in progress.
-pub(crate) struct Run<'w> {
-    pub workload: &'w Workload,
+/// The clock of a server, and what it adds up along it.
+pub(crate) struct Clock {
     pub limits: RunLimits,
     pub now: Ticks,
-    /// Requests before this position have arrived.
-    pub arrived: usize,
     pub statistics: RunStatistics,
-    pub records: Vec<RequestRecord>,
+    /// Up to when the outside has said what arrives.
+    told: Ticks,
+    over: Vec<Over>,
 }
 
-impl<'w> Run<'w> {
-    pub fn new(workload: &'w Workload, limits: RunLimits, max_num_seqs: u64) -> Self {
-        let start = workload.requests().first().map_or(Ticks::ZERO, |r| r.arrival);
+impl Clock {
+    pub fn new(max_num_seqs: u64) -> Self {
         Self {
-            workload,
-            limits,
+            limits: RunLimits::default(),
             now: Ticks::ZERO,
-            arrived: 0,
-            statistics: RunStatistics {
-                max_num_seqs,
-                requests: workload.len() as u64,
-                start,
-                ..RunStatistics::default()
-            },
-            records: vec![RequestRecord::NEW; workload.len()],
+            statistics: RunStatistics { max_num_seqs, servers: 1, ..RunStatistics::default() },
+            told: Ticks::ZERO,
+            over: Vec::new(),
         }
     }
 
-    pub fn requests(&self) -> &'w [WorkloadRequest] {
-        self.workload.requests()
+    /// Notes that the outside has nothing more to say before `time`.
+    pub fn tell(&mut self, time: Ticks) {
+        self.told = self.told.max(time);
     }
 
-    pub fn next_arrival(&self) -> Option<Ticks> {
-        self.requests().get(self.arrived).map(|r| r.arrival)
+    /// Up to when the outside has said what arrives.
+    pub fn told(&self) -> Ticks {
+        self.told
     }
 
-    /// Lets in whoever has arrived by now, and counts the time since their arrival.
-    pub fn take_arrivals(&mut self) {
-        while let Some(arrival) = self.next_arrival()
-            && arrival <= self.now
-        {
-            self.statistics.in_system_time += self.now.0 - arrival.0;
-            self.arrived += 1;
+    /// Checks a job, and counts it.
+    pub fn submitted(&mut self, job: &Job) -> Result<()> {
+        job.check()?;
+        if job.arrival < self.told {
+            return Err(SimError::OutOfOrder {
+                id: job.id.into(),
+                arrival: job.arrival,
+                before: self.told,
+            });
         }
+        self.told = job.arrival;
+        if self.statistics.requests == 0 {
+            self.statistics.start = job.arrival;
+        }
+        self.statistics.requests += 1;
+        Ok(())
     }
 
-    /// Why the run is over now, if it is.
-    pub fn ended(&self) -> Option<RunEnd> {
-        if self.statistics.completed == self.statistics.requests {
-            Some(RunEnd::Completed)
-        } else if self.limits.max_steps.is_some_and(|max| max <= self.statistics.steps) {
+    /// Somebody who arrived is inside, and was already in the time since.
+    pub fn let_in(&mut self, arrival: Ticks) {
+        self.statistics.injected += 1;
+        self.statistics.in_system_time += self.now.0 - arrival.0;
+    }
+
+    /// Somebody who arrived is refused, so that it was never inside.
+    pub fn refuse(&mut self, over: Over) {
+        self.statistics.injected += 1;
+        self.statistics.rejected += 1;
+        self.over.push(over);
+    }
+
+    /// Which limit is reached now, if one is.
+    pub fn stopped(&self) -> Option<RunEnd> {
+        let RunLimits { max_steps, until } = self.limits;
+        if max_steps.is_some_and(|max| max <= self.statistics.steps) {
             Some(RunEnd::StepLimit)
-        } else if self.limits.until.is_some_and(|until| until <= self.now) {
+        } else if until.is_some_and(|until| until <= self.now) {
             Some(RunEnd::TimeLimit)
         } else {
             None
@@ -74,19 +91,8 @@ impl<'w> Run<'w> {
         self.now = stretch.end;
     }
 
-    /// Jumps to the next arrival, or to the end that the limits set; `false` if there is neither.
-    pub fn idle(&mut self, running: u64, observer: &mut impl Observer) -> bool {
-        let to = match (self.next_arrival(), self.limits.until) {
-            (Some(arrival), Some(until)) => arrival.min(until),
-            (Some(to), None) => to,
-            (None, _) => return false,
-        };
-        self.wait_until(to, running, observer);
-        true
-    }
-
     /// Lets time pass without a step.
-    pub fn wait_until(&mut self, to: Ticks, running: u64, observer: &mut impl Observer) {
+    pub fn wait_until(&mut self, to: Ticks, running: u64, observer: &mut dyn Observer) {
         observer.idle(self.now, to);
         let gap = to.0 - self.now.0;
         self.statistics.in_system_time += gap * u128::from(self.inside());
@@ -96,69 +102,296 @@ impl<'w> Run<'w> {
 
     /// Requests that arrived and are not over.
     pub fn inside(&self) -> u64 {
-        self.statistics.inside(self.arrived as u64)
+        let s = &self.statistics;
+        s.injected - s.ended()
     }
 
-    /// The end of a step or stretch of this length.
-    pub fn end_after(&self, duration: Ticks) -> Result<Ticks> {
-        let end = self.now.after(duration);
+    /// The end of a step or stretch of this length that starts at `start`.
+    pub fn end_after(start: Ticks, duration: Ticks) -> Result<Ticks> {
+        let end = start.after(duration);
         if Ticks::LONGEST_RUN < end { Err(SimError::RunTooLong) } else { Ok(end) }
     }
 
-    /// Adds up what is counted request by request; all unfinished requests are in the batch.
-    pub fn close(mut self, end: RunEnd, unfinished: Vec<Unfinished>) -> RunResult<'w> {
-        self.statistics.running = unfinished.len() as u64;
-        let arrived = self.arrived;
-        self.close_with(end, unfinished, Vec::new(), Vec::new(), |position| position < arrived)
+    /// Takes note of a request that was inside and is over; a completed one is counted by
+    /// [`advance`](Self::advance).
+    pub fn leave(&mut self, over: Over) {
+        match over.ending {
+            Ending::Cancelled => self.statistics.cancelled += 1,
+            Ending::TimedOut => self.statistics.timed_out += 1,
+            Ending::Completed | Ending::Rejected(_) => {}
+        }
+        count(&mut self.statistics, &over.progress, over.at);
+        self.over.push(over);
     }
 
-    /// Adds up what is counted request by request; how many are in the batch is known.
-    pub fn close_with(
-        mut self,
-        end: RunEnd,
-        mut unfinished: Vec<Unfinished>,
-        details: Vec<RequestDetail>,
-        hit_tokens: Vec<u64>,
-        arrived: impl Fn(usize) -> bool,
-    ) -> RunResult<'w> {
-        unfinished.sort_unstable_by_key(|u| u.position);
-        let s = &mut self.statistics;
+    pub fn take_over(&mut self, into: &mut Vec<Over>) {
+        self.over.sort_by_key(|o| (o.at, o.progress.id));
+        into.append(&mut self.over);
+    }
+
+    /// The totals, of which `running` are in the batch.
+    pub fn totals(&self, running: u64, inside: &[Progress]) -> RunStatistics {
+        let mut s = self.statistics;
         s.end = self.now.max(s.start);
-        s.injected = self.arrived as u64;
-        s.queued = s.inside(s.injected) - s.running;
-        s.output_tokens = unfinished.iter().map(|u| u.decoded).sum();
-        let mut special = details.iter().peekable();
-        let rows = self.workload.requests().iter().zip(&self.records).enumerate();
-        for (position, (r, record)) in rows {
-            let detail = special.next_if(|d| d.position == position);
-            let made = detail.and_then(|d| d.output_tokens);
-            if !arrived(position) || detail.is_some_and(|d| d.rejected.is_some()) {
-                continue;
-            }
-            let cancelled = detail.and_then(|d| d.cancelled);
-            let left = record.last_token().or(cancelled).unwrap_or(self.now);
-            s.sojourn_time += left.0 - r.arrival.0;
-            if let Some(scheduled) = record.scheduled() {
-                s.service_time += left.0 - scheduled.0;
-                for stall in detail.map(|d| d.stalls.as_slice()).unwrap_or_default() {
-                    s.service_time -= stall.readmitted.unwrap_or(left).0 - stall.from.0;
-                }
-            }
-            if record.last_token().is_some() {
-                s.output_tokens += made.unwrap_or(r.output_tokens);
-            } else {
-                s.output_tokens += made.unwrap_or_default();
-            }
+        s.running = running;
+        s.queued = self.inside() - running;
+        for progress in inside {
+            count(&mut s, progress, self.now);
         }
         s.close();
+        s
+    }
+}
+
+/// Who was submitted and has not been let in, in order of arrival.
+#[derive(Default)]
+pub(crate) struct Intake {
+    jobs: VecDeque<Job>,
+    /// How many of them have a client that may leave.
+    leaving: usize,
+}
+
+impl Intake {
+    pub fn push(&mut self, job: Job) {
+        self.leaving += usize::from(job.departure().is_some());
+        self.jobs.push_back(job);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    pub fn next_arrival(&self) -> Option<Ticks> {
+        self.jobs.front().map(|job| job.arrival)
+    }
+
+    /// Whether an arrival can matter although there is no room for it: its client may leave.
+    pub fn may_leave(&self) -> bool {
+        self.leaving > 0
+    }
+
+    /// The next one, if it has arrived by now.
+    pub fn take(&mut self, now: Ticks) -> Option<Job> {
+        self.next_arrival().filter(|&arrival| arrival <= now)?;
+        let job = self.jobs.pop_front()?;
+        self.leaving -= usize::from(job.departure().is_some());
+        Some(job)
+    }
+
+    /// The client of a request goes away; whether the request is here.
+    pub fn cancel(&mut self, id: u64, now: Ticks) -> bool {
+        let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) else { return false };
+        self.leaving += usize::from(job.departure().is_none());
+        job.cancel_at = Some(now);
+        true
+    }
+
+    /// How many have arrived by `now`, and their tokens.
+    pub fn arrived(&self, now: Ticks) -> (u64, u64) {
+        let jobs = self.jobs.iter().take_while(|job| job.arrival <= now);
+        jobs.fold((0, 0), |(n, sum), job| (n + 1, sum + job.input_tokens + job.output_tokens))
+    }
+}
+
+/// Adds up what is counted request by request, for one that left, or is cut off, at `left`.
+fn count(s: &mut RunStatistics, progress: &Progress, left: Ticks) {
+    s.output_tokens += progress.output_tokens;
+    s.sojourn_time += left.0 - progress.arrival.0;
+    if let Some(scheduled) = progress.record.scheduled() {
+        s.service_time += left.0 - scheduled.0;
+        for stall in &progress.stalls {
+            s.service_time -= stall.readmitted.unwrap_or(left).0 - stall.from.0;
+        }
+    }
+}
+
+/// So many requests are submitted at once: few enough to stay in the processor's cache, enough
+/// that it does not matter that a stretch is cut after the last of them.
+const AHEAD: usize = 256;
+
+/// Submits the requests of an iterator as they come due and hands whoever is over to `sink`;
+/// memory is that of the requests inside.
+///
+/// # Errors
+///
+/// As [`Server::submit`] and [`Server::advance_to`].
+pub fn run_stream<S: Server + ?Sized>(
+    server: &mut S,
+    jobs: impl IntoIterator<Item = Job>,
+    observer: &mut dyn Observer,
+    mut sink: impl FnMut(Over),
+) -> Result<RunEnd> {
+    let mut over = Vec::new();
+    let mut jobs = jobs.into_iter();
+    loop {
+        let mut last = None;
+        for job in jobs.by_ref().take(AHEAD) {
+            last = Some(job.arrival);
+            server.submit(job)?;
+        }
+        let end = match last {
+            // The last one is in the server and not decided on, so that it is never idle for good.
+            Some(arrival) => server.advance_to(arrival, observer)?,
+            None => Some(server.finish(observer)?),
+        };
+        server.take_over(&mut over);
+        over.drain(..).for_each(&mut sink);
+        if let Some(end) = end {
+            return Ok(end);
+        }
+    }
+}
+
+/// The run of a whole workload on one server.
+pub(crate) fn run_workload<'w, S: Server>(
+    workload: &'w Workload,
+    mut server: S,
+    hits: bool,
+    departures: impl Fn(&mut Job),
+    observer: &mut dyn Observer,
+) -> Result<RunResult<'w>> {
+    let mut books = Books::new(workload, hits);
+    let jobs = workload.requests().iter().enumerate().map(|(position, r)| {
+        let mut job = Job::of(position, r);
+        departures(&mut job);
+        job
+    });
+    let end = run_stream(&mut server, jobs, observer, |over| books.take(over))
+        .map_err(|e| named(e, workload))?;
+    Ok(books.close(&server, end))
+}
+
+/// Collects who is over into the result of a run, for drivers that submit the requests of a
+/// workload to a server themselves.
+///
+/// # Examples
+///
+/// ```
+/// use sched_sim::server::{Books, Job, Server};
+/// use sched_sim::{Affine, DecodeFirst, Replica, Ticks, Workload, WorkloadRequest};
+///
+/// let workload = Workload::new(vec![WorkloadRequest::new("a", Ticks::ZERO, 100, 3)])?;
+/// let mut server = Replica::new(DecodeFirst::new(8, 512)?, "base=1ms".parse::<Affine>()?);
+/// for (position, request) in workload.requests().iter().enumerate() {
+///     server.submit(Job::of(position, request))?;
+/// }
+/// let end = server.finish(&mut ())?;
+/// let mut books = Books::new(&workload, false);
+/// let mut over = Vec::new();
+/// server.take_over(&mut over);
+/// over.into_iter().for_each(|o| books.take(o));
+/// let result = books.close(&server, end);
+/// assert_eq!(result.records()[0].last_token(), Some("4ms".parse()?));
+/// # Ok::<(), sched_sim::SimError>(())
+/// ```
+pub struct Books<'w> {
+    workload: &'w Workload,
+    records: Vec<RequestRecord>,
+    details: Vec<RequestDetail>,
+    hit_tokens: Vec<u64>,
+}
+
+impl<'w> Books<'w> {
+    /// Empty books of a workload; `hits`: whether its server has a prefix cache.
+    #[must_use]
+    pub fn new(workload: &'w Workload, hits: bool) -> Self {
+        Self {
+            workload,
+            records: vec![RequestRecord::NEW; workload.len()],
+            details: Vec::new(),
+            hit_tokens: vec![0; if hits { workload.len() } else { 0 }],
+        }
+    }
+
+    /// Enters a request that is over; its number is its position in the workload, and one that
+    /// is no position is ignored.
+    pub fn take(&mut self, over: Over) {
+        let Over { progress, at, ending, .. } = over;
+        let Some(position) = self.note(&progress) else { return };
+        let asked = self.workload.requests().get(position).map(|r| r.output_tokens);
+        let detail = RequestDetail {
+            position,
+            rejected: match ending {
+                Ending::Rejected(reason) => Some(reason),
+                _ => None,
+            },
+            cancelled: (ending == Ending::Cancelled).then_some(at),
+            timed_out: (ending == Ending::TimedOut).then_some(at),
+            output_tokens: (!matches!(ending, Ending::Rejected(_))
+                && asked != Some(progress.output_tokens))
+            .then_some(progress.output_tokens),
+            stalls: progress.stalls,
+            held: progress.held,
+        };
+        self.keep(detail);
+    }
+
+    /// Instants and hits of a request.
+    fn note(&mut self, progress: &Progress) -> Option<usize> {
+        let position = usize::try_from(progress.id).ok()?;
+        *self.records.get_mut(position)? = progress.record;
+        if let Some(hit) = self.hit_tokens.get_mut(position) {
+            *hit = progress.hit_tokens;
+        }
+        Some(position)
+    }
+
+    fn keep(&mut self, detail: RequestDetail) {
+        let plain = RequestDetail { position: detail.position, ..RequestDetail::default() };
+        if detail != plain {
+            self.details.push(detail);
+        }
+    }
+
+    /// The result, with whoever is still inside the server.
+    #[must_use]
+    pub fn close(mut self, server: &impl Server, end: RunEnd) -> RunResult<'w> {
+        let mut unfinished = Vec::new();
+        for progress in server.inside() {
+            let Some(position) = self.note(&progress) else { continue };
+            if progress.record.scheduled().is_some() {
+                let (prefilled, decoded) = (progress.prefilled, progress.output_tokens);
+                unfinished.push(Unfinished { position, prefilled, decoded });
+            }
+            let Progress { stalls, held, .. } = progress;
+            self.keep(RequestDetail { position, stalls, held, ..RequestDetail::default() });
+        }
+        self.details.sort_unstable_by_key(|d| d.position);
+        let mut statistics = server.statistics();
+        statistics.requests = self.workload.len() as u64;
+        if let Some(first) = self.workload.requests().first() {
+            statistics.start = first.arrival;
+            statistics.end = statistics.end.max(first.arrival);
+        }
         RunResult {
             workload: self.workload,
             records: self.records,
             unfinished,
-            statistics: self.statistics,
+            statistics,
             end,
-            details,
-            hit_tokens,
+            details: self.details,
+            hit_tokens: self.hit_tokens,
         }
     }
+}
+
+/// The error with the requests named as in the workload.
+fn named(error: SimError, workload: &Workload) -> SimError {
+    let name = |id: RequestId| match &id {
+        RequestId::Number(n) => usize::try_from(*n)
+            .ok()
+            .and_then(|position| workload.requests().get(position))
+            .map_or(id, |r| r.id.clone()),
+        RequestId::Name(_) => id,
+    };
+    let SimError::Refused { at, step, refusal } = error else { return error };
+    let refusal = match refusal {
+        Refusal::ServedTwice { id } => Refusal::ServedTwice { id: name(id) },
+        Refusal::WrongStage { id, stage } => Refusal::WrongStage { id: name(id), stage },
+        Refusal::PrefillTokens { id, left, tokens } => {
+            Refusal::PrefillTokens { id: name(id), left, tokens }
+        }
+        other => other,
+    };
+    SimError::Refused { at, step, refusal }
 }

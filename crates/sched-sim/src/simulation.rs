@@ -99,7 +99,9 @@ pub struct RequestDetail {
     pub rejected: Option<Rejection>,
     /// When its client went away, if it did so in time.
     pub cancelled: Option<Ticks>,
-    /// Output tokens made, if fewer than asked for although it is over: the client went away, or
+    /// When its client stopped waiting, if it did so in time.
+    pub timed_out: Option<Ticks>,
+    /// Output tokens made, if fewer than asked for although it is over: the client left, or
     /// `max_model_len` ended it.
     pub output_tokens: Option<u64>,
     /// Its preemptions, in order.
@@ -117,6 +119,16 @@ pub struct Span {
     pub from: Ticks,
     /// Its end.
     pub to: Ticks,
+}
+
+impl Span {
+    /// Adds a span that does not begin before the last one ends.
+    pub(crate) fn add(spans: &mut Vec<Self>, from: Ticks, to: Ticks) {
+        match spans.last_mut() {
+            Some(last) if last.to == from => last.to = to,
+            _ => spans.push(Self { from, to }),
+        }
+    }
 }
 
 /// One preemption of a request, from the step that went on without it.
@@ -244,6 +256,7 @@ impl RunResult<'_> {
                 _ if completed => Outcome::Completed,
                 Some(d) if d.rejected.is_some() => Outcome::Rejected,
                 Some(d) if d.cancelled.is_some() => Outcome::Cancelled,
+                Some(d) if d.timed_out.is_some() => Outcome::TimedOut,
                 _ => Outcome::CutOff,
             };
             TimelineFields {

@@ -29,6 +29,20 @@ pub struct KvStatistics {
 }
 
 impl KvStatistics {
+    /// The sum over two servers with the same blocks.
+    fn plus(&self, other: &Self) -> Option<Self> {
+        ((self.blocks, self.block_size) == (other.blocks, other.block_size)).then(|| Self {
+            blocks: self.blocks,
+            block_size: self.block_size,
+            counters: self.counters.plus(&other.counters),
+            used_time: self.used_time + other.used_time,
+            used_max: self.used_max.max(other.used_max),
+            preemptions: self.preemptions + other.preemptions,
+            preempted_requests: self.preempted_requests + other.preempted_requests,
+            recomputed_tokens: self.recomputed_tokens + other.recomputed_tokens,
+        })
+    }
+
     /// Share of the tokens that admissions looked up which were there, by
     /// [`kv_hit_rate`](cache::kv_hit_rate); `None` without look-ups.
     #[must_use]
@@ -57,8 +71,10 @@ impl KvStatistics {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunStatistics {
-    /// The batch limit of the policy.
+    /// The batch limit of the policy, of each server.
     pub max_num_seqs: u64,
+    /// How many servers these are the totals of.
+    pub servers: u64,
     /// Requests of the workload.
     pub requests: u64,
     /// Requests that arrived before the run ended.
@@ -74,6 +90,8 @@ pub struct RunStatistics {
     pub rejected: u64,
     /// Requests whose client went away.
     pub cancelled: u64,
+    /// Requests whose client stopped waiting.
+    pub timed_out: u64,
     /// Steps, each of which served somebody: waiting for an arrival is no step here.
     pub steps: u64,
     /// Steps that carried a prompt chunk, or in which a request finished.
@@ -121,16 +139,11 @@ pub struct RunStatistics {
 }
 
 impl RunStatistics {
-    /// Requests that arrived and are not over.
-    pub(crate) fn inside(&self, arrived: u64) -> u64 {
-        arrived - self.completed - self.rejected - self.cancelled
-    }
-
     /// Mean share of the KV blocks in use, idle time included; `None` without a KV cache or time.
     #[must_use]
     pub fn kv_utilization(&self) -> Option<f64> {
         let kv = self.kv?;
-        ratio(kv.used_time, self.duration().0 * u128::from(kv.blocks))
+        ratio(kv.used_time, self.server_time() * u128::from(kv.blocks))
     }
 
     /// Share of the requests that ended which were preempted at least once, by
@@ -149,9 +162,49 @@ impl RunStatistics {
         cache::oom_rate(0, self.ended()).ok()
     }
 
+    /// The totals of several servers: sums, and the largest of what is a maximum. What the KV
+    /// caches did is summed where all have the same blocks, and left out where they differ.
+    pub(crate) fn of_fleet(each: impl Iterator<Item = Self>) -> Self {
+        each.reduce(|a, b| Self {
+            max_num_seqs: a.max_num_seqs.max(b.max_num_seqs),
+            servers: a.servers + b.servers,
+            requests: a.requests + b.requests,
+            injected: a.injected + b.injected,
+            completed: a.completed + b.completed,
+            running: a.running + b.running,
+            queued: a.queued + b.queued,
+            rejected: a.rejected + b.rejected,
+            cancelled: a.cancelled + b.cancelled,
+            timed_out: a.timed_out + b.timed_out,
+            steps: a.steps + b.steps,
+            event_steps: a.event_steps + b.event_steps,
+            decode_steps: a.decode_steps + b.decode_steps,
+            prefill_steps: a.prefill_steps + b.prefill_steps,
+            start: a.start.min(b.start),
+            end: a.end.max(b.end),
+            busy: a.busy.after(b.busy),
+            prefill_tokens: a.prefill_tokens + b.prefill_tokens,
+            output_tokens: a.output_tokens + b.output_tokens,
+            served_steps: a.served_steps + b.served_steps,
+            served_time: a.served_time + b.served_time,
+            decode_time: a.decode_time + b.decode_time,
+            prefill_time: a.prefill_time + b.prefill_time,
+            in_system_time: a.in_system_time + b.in_system_time,
+            in_service_time: a.in_service_time + b.in_service_time,
+            sojourn_time: a.sojourn_time + b.sojourn_time,
+            service_time: a.service_time + b.service_time,
+            kv_read_tokens: a.kv_read_tokens + b.kv_read_tokens,
+            kv_held_tokens: a.kv_held_tokens + b.kv_held_tokens,
+            kv_held_max: a.kv_held_max.max(b.kv_held_max),
+            waiting_max: a.waiting_max.max(b.waiting_max),
+            kv: a.kv.zip(b.kv).and_then(|(a, b)| a.plus(&b)),
+        })
+        .unwrap_or_default()
+    }
+
     /// Requests that are over.
-    fn ended(&self) -> u64 {
-        self.completed + self.cancelled + self.rejected
+    pub(crate) fn ended(&self) -> u64 {
+        self.completed + self.cancelled + self.timed_out + self.rejected
     }
 
     /// Adds a stretch, in whose last step some requests `finished`.
@@ -186,16 +239,21 @@ impl RunStatistics {
         self.served_time = self.decode_time + self.prefill_time;
     }
 
+    /// The duration of the run, once for each server.
+    fn server_time(&self) -> u128 {
+        self.duration().0 * u128::from(self.servers.max(1))
+    }
+
     /// From the first arrival to the end of the run.
     #[must_use]
     pub fn duration(&self) -> Ticks {
         self.end.since(self.start).unwrap_or_default()
     }
 
-    /// Time without a step since the first arrival.
+    /// Time without a step since the first arrival, of all servers together.
     #[must_use]
     pub fn idle(&self) -> Ticks {
-        self.duration().since(self.busy).unwrap_or_default()
+        Ticks(self.server_time()).since(self.busy).unwrap_or_default()
     }
 
     /// Requests that had not arrived when the run ended.
@@ -207,8 +265,7 @@ impl RunStatistics {
     /// Whether every request that arrived is accounted for.
     #[must_use]
     pub fn conserves_requests(&self) -> bool {
-        let over = self.completed + self.rejected + self.cancelled;
-        self.injected == over + self.running + self.queued
+        self.injected == self.ended() + self.running + self.queued
     }
 
     /// Little's law on the sample path, queue included and in service, as equalities of integers:
@@ -230,7 +287,7 @@ impl RunStatistics {
     #[must_use]
     pub fn utilization_by_time(&self) -> Option<f64> {
         // Within 2^128: a run is below 2^92 ticks, a batch below 2^32 requests.
-        ratio(self.served_time, self.duration().0 * u128::from(self.max_num_seqs))
+        ratio(self.served_time, self.server_time() * u128::from(self.max_num_seqs))
     }
 
     /// Mean number of requests in the system, queue included.
@@ -263,10 +320,10 @@ impl RunStatistics {
         ratio(self.decode_time, self.duration().0)
     }
 
-    /// Share of the time since the first arrival in which a step ran.
+    /// Share of the time since the first arrival in which a step ran, over all servers.
     #[must_use]
     pub fn busy_share(&self) -> Option<f64> {
-        ratio(self.busy.0, self.duration().0)
+        ratio(self.busy.0, self.server_time())
     }
 
     /// Prompt tokens computed per output token made.

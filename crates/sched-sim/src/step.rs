@@ -3,10 +3,11 @@
 use crate::engine::Skipping;
 use crate::error::{Refusal, Result, SimError};
 use crate::reference::Plain;
+use crate::replica::Entry;
 use crate::request::Stage;
 use crate::step_time::StepWork;
 use crate::time::Ticks;
-use crate::workload::WorkloadRequest;
+use crate::workload::RequestId;
 
 /// The state behind a step: of the engine that skips, or of the plain one.
 ///
@@ -35,7 +36,7 @@ macro_rules! on {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// Its position in the workload.
+    /// Where it is among the requests inside, as the other operations name it.
     pub position: usize,
     /// Tokens of its prompt.
     pub input_tokens: u64,
@@ -50,7 +51,8 @@ pub struct Waiting {
 /// step, runs it, and moves the requests.
 pub struct Step<'a> {
     pub(crate) batch: Batch<'a>,
-    pub(crate) requests: &'a [WorkloadRequest],
+    pub(crate) requests: &'a [Entry],
+    pub(crate) inside: u64,
     pub(crate) max_num_seqs: u64,
     pub(crate) at: Ticks,
     pub(crate) number: u64,
@@ -86,7 +88,7 @@ impl<'a> Step<'a> {
     pub fn next_waiting(&self) -> Option<Waiting> {
         let position = on!(self, b => b.next_waiting())?;
         let r = self.requests.get(position)?;
-        Some(Waiting { position, input_tokens: r.input_tokens, output_tokens: r.output_tokens })
+        Some(Waiting { position, input_tokens: r.input, output_tokens: r.output })
     }
 
     /// The batch in order of admission: the first request, or the one after `position`.
@@ -106,7 +108,7 @@ impl<'a> Step<'a> {
     pub fn prompt_left(&self, position: usize) -> Option<u64> {
         let r = self.requests.get(position)?;
         self.stage(position)?;
-        Some(r.input_tokens - on!(self, b => b.prefilled(position, r)))
+        Some(r.input - on!(self, b => b.prefilled(position, r)))
     }
 
     /// What the step does so far.
@@ -168,7 +170,7 @@ impl<'a> Step<'a> {
     pub fn prefill(&mut self, position: usize, tokens: u64) -> Result<()> {
         let r = self.request(position)?;
         self.check(position, r, Stage::Prefill, "prefill")?;
-        let left = r.input_tokens - on!(self, b => b.prefilled(position, r));
+        let left = r.input - on!(self, b => b.prefilled(position, r));
         self.check_tokens(r, tokens, left)?;
         on!(mut self, b => b.prefill(position, tokens, r));
         Ok(())
@@ -189,40 +191,34 @@ impl<'a> Step<'a> {
             return Err(self.refuse(Refusal::NothingWaiting));
         };
         let r = self.request(position)?;
-        self.check_tokens(r, tokens, r.input_tokens)?;
+        self.check_tokens(r, tokens, r.input)?;
         on!(mut self, b => b.admit(tokens, r));
         Ok(position)
     }
 
-    fn request(&self, position: usize) -> Result<&'a WorkloadRequest> {
-        let len = self.requests.len();
-        self.requests
-            .get(position)
-            .ok_or_else(|| self.refuse(Refusal::NoSuchRequest { position, len }))
+    fn request(&self, position: usize) -> Result<&'a Entry> {
+        self.requests.get(position).filter(|r| r.inside).ok_or_else(|| {
+            let inside = usize::try_from(self.inside).unwrap_or(usize::MAX);
+            self.refuse(Refusal::NoSuchRequest { position, inside })
+        })
     }
 
     /// That a running request is in `stage` and has no work in this step yet.
-    fn check(
-        &self,
-        position: usize,
-        r: &WorkloadRequest,
-        stage: Stage,
-        name: &'static str,
-    ) -> Result<()> {
+    fn check(&self, position: usize, r: &Entry, stage: Stage, name: &'static str) -> Result<()> {
         if self.stage(position) != Some(stage) {
-            return Err(self.refuse(Refusal::WrongStage { id: r.id.clone(), stage: name }));
+            return Err(self.refuse(Refusal::WrongStage { id: RequestId::from(r.id), stage: name }));
         }
         if on!(self, b => b.served(position)) {
-            return Err(self.refuse(Refusal::ServedTwice { id: r.id.clone() }));
+            return Err(self.refuse(Refusal::ServedTwice { id: RequestId::from(r.id) }));
         }
         Ok(())
     }
 
-    fn check_tokens(&self, r: &WorkloadRequest, tokens: u64, left: u64) -> Result<()> {
+    fn check_tokens(&self, r: &Entry, tokens: u64, left: u64) -> Result<()> {
         if 1 <= tokens && tokens <= left {
             return Ok(());
         }
-        Err(self.refuse(Refusal::PrefillTokens { id: r.id.clone(), left, tokens }))
+        Err(self.refuse(Refusal::PrefillTokens { id: RequestId::from(r.id), left, tokens }))
     }
 
     #[cold]

@@ -300,7 +300,7 @@ fn a_step_refuses_what_would_break_an_invariant() {
     step 1 at 0 s: a prefill of request `a` must take 1 to 10 tokens, got 11
     step 1 at 0 s: a prefill of request `a` must take 1 to 10 tokens, got 0
     step 1 at 0 s: request `a` is not in decode at the start of this step
-    step 1 at 0 s: position 9 is outside the workload of 2 requests
+    step 1 at 0 s: position 9 is none of the 2 requests that are inside
     step 1 at 0 s: a prefill chunk must be at least 1 token, got 0
     step 2 at 0.001 s: a prefill of request `a` must take 1 to 5 tokens, got 6
     step 2 at 0.001 s: request `a` is not in decode at the start of this step

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{limits, step_time};
+use common::{driven, limits, step_time};
 use proptest::prelude::*;
 use sched_sim::vllm_v1::replay::{Abort, Phase, Replay, ReplayRequest, StepNanoseconds};
 use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, VllmConfig, VllmReplica, VllmV1, VllmV1Run};
@@ -230,16 +230,14 @@ proptest! {
         workload in workload(),
         config in config(),
         step_time in step_time(),
+        peeks in any::<bool>(),
     ) {
-        let vllm = VllmV1Run::new(config);
-        let Ok(whole) = Simulation::vllm_v1(&workload, vllm.clone(), step_time).run() else {
+        let caching = config.enable_prefix_caching;
+        let vllm = VllmV1Run::new(config.clone());
+        let Ok(whole) = Simulation::vllm_v1(&workload, vllm, step_time).run() else {
             return Ok(());
         };
-        let mut replica = VllmReplica::new(&workload, vllm, step_time).unwrap();
-        for (position, r) in workload.requests().iter().enumerate() {
-            replica.advance_to(r.arrival, &mut ()).unwrap();
-            replica.submit(position);
-        }
-        prop_assert_eq!(replica.finish(&mut ()).unwrap(), whole);
+        let replica = VllmReplica::new(config, step_time).unwrap();
+        prop_assert_eq!(driven(&workload, replica, caching, peeks)?, whole);
     }
 }

@@ -156,6 +156,21 @@ pub struct KvCounters {
     pub oom_refusals: u64,
 }
 
+impl KvCounters {
+    /// The sum over two caches.
+    pub(crate) const fn plus(&self, other: &Self) -> Self {
+        Self {
+            lookups: self.lookups + other.lookups,
+            queried_tokens: self.queried_tokens + other.queried_tokens,
+            hit_tokens: self.hit_tokens + other.hit_tokens,
+            registered_blocks: self.registered_blocks + other.registered_blocks,
+            evicted_blocks: self.evicted_blocks + other.evicted_blocks,
+            refilled_blocks: self.refilled_blocks + other.refilled_blocks,
+            oom_refusals: self.oom_refusals + other.oom_refusals,
+        }
+    }
+}
+
 /// Where the blocks are: used + cached + free = total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

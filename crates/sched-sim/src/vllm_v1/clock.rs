@@ -13,7 +13,8 @@
 //! The clock either asks the scheduler in every step, or lets it skip what has no events
 //! ([`scheduler::Quiet`](super::scheduler)); the result is the same, bit for bit.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 
@@ -22,14 +23,13 @@ use super::plan::{Kind, Plan};
 use super::scheduler::{NewRequest, Quiet, Taken, VllmV1};
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
-use crate::run::Run;
-use crate::simulation::{
-    RequestDetail, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Unfinished,
-};
-use crate::statistics::KvStatistics;
+use crate::run::{Clock, Intake, run_workload};
+use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
+use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall};
+use crate::statistics::{KvStatistics, RunStatistics};
 use crate::step_time::{StepTime, StepWork, StretchTime};
 use crate::time::Ticks;
-use crate::workload::{PromptContent, Workload};
+use crate::workload::PromptContent;
 
 /// A run under vLLM's scheduler: its options, and clients that go away.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,13 +57,22 @@ pub(crate) fn run<'w, T: StepTime>(
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
     let Simulation { workload, policy, step_time, limits } = simulation;
-    let mut replica = VllmReplica::new(workload, policy, step_time)?.limits(limits);
-    replica.skipping = skipping;
-    for position in 0..workload.len() {
-        replica.submit(position);
+    let VllmV1Run { config, mut cancellations } = policy;
+    let len = workload.len();
+    if let Some(&(_, position)) = cancellations.iter().find(|c| len <= c.1) {
+        return Err(SimError::NoSuchCancellation { position, len });
     }
-    let end = replica.advance(None, observer)?;
-    Ok(replica.close(end.unwrap_or(RunEnd::Completed)))
+    // Of several of one request, the first counts.
+    cancellations.sort_unstable_by_key(|&(at, position)| (position, at));
+    let caching = config.enable_prefix_caching;
+    let mut server = VllmReplica::new(config, step_time)?.limits(limits);
+    server.skipping = skipping;
+    let leaves = |job: &mut Job| {
+        let first = cancellations.partition_point(|c| (c.1 as u64) < job.id);
+        let own = cancellations.get(first).filter(|c| c.1 as u64 == job.id);
+        job.cancel_at = own.map(|c| c.0);
+    };
+    run_workload(workload, server, caching, leaves, observer)
 }
 
 /// A step that was scheduled and has not ended.
@@ -78,18 +87,22 @@ struct Flight {
     left_out: Vec<u64>,
 }
 
-/// Where a request is, as far as its steps have run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "four facts, each of which can hold or not")]
-struct State {
-    delivered: bool,
+/// A request that was taken in, as far as its steps have run.
+#[derive(Clone, Debug)]
+struct Entry {
+    id: u64,
+    arrival: Ticks,
+    input: u64,
+    output: u64,
+    record: RequestRecord,
+    hit_tokens: u64,
+    stalls: Vec<Stall>,
+    held: Vec<Span>,
+    inside: bool,
     in_batch: bool,
-    over: bool,
-    preempted: bool,
 }
 
-/// One replica of vLLM on a clock, driven from outside: requests are submitted as they arrive, and
-/// the replica advances to an instant.
+/// One replica of vLLM on a clock, driven from outside.
 ///
 /// [`Simulation::vllm_v1`] is the run of a single one. A router that has to look at replicas at
 /// the time of an arrival advances all of them to it, and submits the request to one.
@@ -97,72 +110,60 @@ struct State {
 /// # Examples
 ///
 /// ```
-/// use sched_sim::vllm_v1::{VllmConfig, VllmReplica, VllmV1Run};
-/// use sched_sim::{Affine, Ticks, Workload, WorkloadRequest};
+/// use sched_sim::server::{Job, Server};
+/// use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
+/// use sched_sim::{Affine, Ticks};
 ///
 /// let at = |ms: u64| Ticks::from_nanoseconds(ms * 1_000_000);
-/// let requests = [(0, 100, 3), (5, 60, 1)];
-/// let requests = requests.iter().enumerate().map(|(i, &(ms, prompt, answer))| {
-///     WorkloadRequest::new(i as u64, at(ms), prompt, answer)
-/// });
-/// let workload = Workload::new(requests.collect())?;
 /// let step_time: Affine = "base=1ms,prefill=10us/token".parse()?;
 ///
-/// let vllm = VllmV1Run::new(VllmConfig::new(101, 400));
-/// let mut replica = VllmReplica::new(&workload, vllm, step_time)?;
-/// replica.submit(0);
+/// let mut replica = VllmReplica::new(VllmConfig::new(101, 400), step_time)?;
+/// replica.submit(Job::new(0, at(0), 100, 3))?;
 /// replica.advance_to(at(5), &mut ())?;
 /// // Steps of 2, 1 and 1 ms.
 /// assert!(!replica.scheduler().has_unfinished());
 /// assert_eq!(replica.now(), at(4));
-/// replica.submit(1);
-/// let result = replica.finish(&mut ())?;
-/// assert_eq!(result.records()[1].last_token(), Some("6.6ms".parse()?));
+/// replica.submit(Job::new(1, at(5), 60, 1))?;
+/// replica.finish(&mut ())?;
+/// let mut over = Vec::new();
+/// replica.take_over(&mut over);
+/// assert_eq!(over[1].at, "6.6ms".parse()?);
 /// # Ok::<(), sched_sim::SimError>(())
 /// ```
-pub struct VllmReplica<'w, T> {
+pub struct VllmReplica<T> {
     scheduler: VllmV1,
     step_time: T,
-    run: Run<'w>,
+    clock: Clock,
     skipping: bool,
     depth: usize,
-    /// Positions that were submitted and are not delivered, in order of arrival.
-    pending: VecDeque<usize>,
-    /// Clients that are to go away, the earliest last.
-    cancellations: Vec<(Ticks, usize)>,
+    /// Submitted, and not delivered, in order of arrival.
+    pending: Intake,
+    entries: Vec<Entry>,
+    vacant: Vec<usize>,
+    /// Looked up and never iterated: where in `entries` a request is that is not over.
+    place: HashMap<u64, usize, FixedState>,
+    /// Clients that leave if their request is not over by then; looked at when due.
+    departures: BinaryHeap<Reverse<(Ticks, u64, usize, Leave)>>,
     in_flight: VecDeque<Flight>,
     /// When the step scheduled last ends.
     busy_until: Ticks,
-    states: Vec<State>,
     in_batch: u64,
     kv: KvStatistics,
-    hit_tokens: Vec<u64>,
-    details: Vec<RequestDetail>,
-    /// Looked up and never iterated: where in `details` a position is.
-    detail_of: HashMap<usize, usize, FixedState>,
     /// Schedules in a row that gave nobody a token, with nothing in flight.
     empty: usize,
     /// Steps in a row in which nobody got a token.
     barren: u64,
+    end: Option<RunEnd>,
 }
 
-impl<'w, T: StepTime> VllmReplica<'w, T> {
-    /// An idle replica that serves requests of this workload.
+impl<T: StepTime> VllmReplica<T> {
+    /// An idle replica.
     ///
     /// # Errors
     ///
-    /// [`SimError::Vllm`] for what vLLM would not start with, [`SimError::NoSuchCancellation`].
-    pub fn new(workload: &'w Workload, vllm: VllmV1Run, step_time: T) -> Result<Self> {
-        let VllmV1Run { config, mut cancellations } = vllm;
-        let len = workload.len();
-        if let Some(&(_, position)) = cancellations.iter().find(|c| len <= c.1) {
-            return Err(SimError::NoSuchCancellation { position, len });
-        }
-        // The earliest is the last, and of equals the one that was named first.
-        cancellations.reverse();
-        cancellations.sort_by_key(|c| std::cmp::Reverse(c.0));
+    /// [`SimError::Vllm`] for what vLLM would not start with.
+    pub fn new(config: VllmConfig, step_time: T) -> Result<Self> {
         let max_num_seqs = config.max_num_seqs;
-        let prefix_caching = config.enable_prefix_caching;
         let scheduler = VllmV1::new(config)?;
         let depth = if scheduler.config().is_async() { 2 } else { 1 };
         let options = scheduler.kv_cache().options();
@@ -174,35 +175,35 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         Ok(Self {
             scheduler,
             step_time,
-            run: Run::new(workload, RunLimits::default(), max_num_seqs),
+            clock: Clock::new(max_num_seqs),
             skipping: true,
             depth,
-            pending: VecDeque::new(),
-            cancellations,
+            pending: Intake::default(),
+            entries: Vec::new(),
+            vacant: Vec::new(),
+            place: HashMap::with_hasher(FixedState::default()),
+            departures: BinaryHeap::new(),
             in_flight: VecDeque::new(),
             busy_until: Ticks::ZERO,
-            states: vec![State::default(); len],
             in_batch: 0,
             kv,
-            hit_tokens: vec![0; if prefix_caching { len } else { 0 }],
-            details: Vec::new(),
-            detail_of: HashMap::with_hasher(FixedState::default()),
             empty: 0,
             barren: 0,
+            end: None,
         })
     }
 
     /// The same replica, stopped by `limits`.
     #[must_use]
     pub fn limits(mut self, limits: RunLimits) -> Self {
-        self.run.limits = limits;
+        self.clock.limits = limits;
         self
     }
 
     /// The time up to which all steps have run.
     #[must_use]
     pub fn now(&self) -> Ticks {
-        self.run.now
+        self.clock.now
     }
 
     /// Its scheduler: queue, running list and KV cache as they are now.
@@ -211,190 +212,186 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         &self.scheduler
     }
 
-    /// Sends it the request at this position of the workload, which it takes in at the first
-    /// schedule after the request's arrival. In order of arrival; a position that was submitted
-    /// before, or that is none, is ignored.
-    pub fn submit(&mut self, position: usize) {
-        if position < self.states.len() {
-            self.pending.push_back(position);
-        }
-    }
-
-    /// Makes every schedule before `time`; requests that arrive from then on can be submitted
-    /// after it.
-    ///
-    /// # Errors
-    ///
-    /// [`SimError::RunTooLong`] if the clock passes its range, [`SimError::NoProgress`] for a
-    /// scheduler that is stuck.
-    pub fn advance_to(&mut self, time: Ticks, observer: &mut impl Observer) -> Result<()> {
-        self.advance(Some(time), observer).map(|_| ())
-    }
-
-    /// Runs all that was submitted to its end.
-    ///
-    /// # Errors
-    ///
-    /// As [`advance_to`](Self::advance_to).
-    pub fn finish(mut self, observer: &mut impl Observer) -> Result<RunResult<'w>> {
-        let end = self.advance(None, observer)?;
-        Ok(self.close(end.unwrap_or(RunEnd::Completed)))
-    }
-
-    /// Goes on up to `until`, or to the end, which is then `Some`.
-    fn advance(
-        &mut self,
-        until: Option<Ticks>,
-        observer: &mut impl Observer,
-    ) -> Result<Option<RunEnd>> {
-        loop {
-            if until.is_some_and(|until| until <= self.run.now) {
-                return Ok(None);
-            }
-            if !self.scheduler.has_unfinished() && self.stopped().is_none() {
-                // With nothing left to do, what is in flight is taken in before the next arrivals
-                // are. vLLM then schedules once more, to tell its workers who is over.
-                self.drain(observer)?;
-                let plan = self.scheduler.schedule();
-                self.scheduler.update_from_output(plan);
-            }
-            self.deliver();
-            self.cancel_due();
-            let waiting = self.scheduler.num_waiting() as u64;
-            self.run.statistics.waiting_max = self.run.statistics.waiting_max.max(waiting);
-            if let Some(end) = self.stopped() {
-                return Ok(Some(end));
-            }
-            if !self.scheduler.has_unfinished() {
-                match self.next_arrival() {
-                    // What is left belongs to other replicas, or has to be submitted yet.
-                    None => return Ok(until.is_none().then_some(RunEnd::Completed)),
-                    Some(arrival) => self.go_to(arrival, until, observer),
+    /// Goes on up to `until`, or to the end.
+    fn advance(&mut self, until: Option<Ticks>, observer: &mut dyn Observer) -> Result<()> {
+        while self.end.is_none() {
+            // As many steps as can be are in flight: nothing is decided before the oldest ends.
+            if let Some(end) = self.awaited() {
+                if until.is_some_and(|until| until < end) {
+                    return Ok(());
                 }
-                continue;
-            }
-            if self.skipping && self.skip(until, observer)? {
-                continue;
-            }
-            self.launch()?;
-            if self.depth <= self.in_flight.len() {
                 self.land(observer)?;
             }
-            if 2 * self.depth <= self.empty {
-                self.drain(observer)?;
-                let Some(arrival) = self.next_arrival() else { return Ok(Some(RunEnd::Stalled)) };
-                self.go_to(arrival, until, observer);
-                self.empty = 0;
+            if until.is_some_and(|until| until <= self.clock.now) {
+                return Ok(());
+            }
+            if !self.turn(until, self.skipping, observer)? {
+                return Ok(());
             }
         }
+        Ok(())
     }
 
-    /// Whether a limit of the run is reached.
-    fn stopped(&self) -> Option<RunEnd> {
-        let RunLimits { max_steps, until } = self.run.limits;
-        if self.run.inside() == 0 && self.pending.is_empty() {
-            None
-        } else if max_steps.is_some_and(|max| max <= self.run.statistics.steps) {
-            Some(RunEnd::StepLimit)
-        } else if until.is_some_and(|until| until <= self.run.now) {
-            Some(RunEnd::TimeLimit)
-        } else {
-            None
+    /// The end of the step in flight that has to end before another can be scheduled.
+    fn awaited(&self) -> Option<Ticks> {
+        let full = self.depth <= self.in_flight.len();
+        self.in_flight.front().filter(|_| full).map(|flight| flight.end)
+    }
+
+    /// One schedule, or a wait for one; `false` if there is nothing to do until somebody is
+    /// submitted.
+    fn turn(
+        &mut self,
+        until: Option<Ticks>,
+        skipping: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let idle = self.clock.inside() == 0 && self.pending.is_empty();
+        if !self.scheduler.has_unfinished() && (idle || self.clock.stopped().is_none()) {
+            // With nothing left to do, what is in flight is taken in before the next arrivals
+            // are. vLLM then schedules once more, to tell its workers who is over.
+            self.drain(observer)?;
+            let plan = self.scheduler.schedule();
+            self.scheduler.update_from_output(plan);
         }
-    }
-
-    fn arrival(&self, position: usize) -> Option<Ticks> {
-        self.run.requests().get(position).map(|r| r.arrival)
-    }
-
-    fn next_arrival(&self) -> Option<Ticks> {
-        self.pending.front().and_then(|&position| self.arrival(position))
-    }
-
-    /// Waits for an arrival, not beyond `until` or the limit of the run.
-    fn go_to(&mut self, arrival: Ticks, until: Option<Ticks>, observer: &mut impl Observer) {
-        let to = [until, self.run.limits.until].into_iter().flatten().fold(arrival, Ticks::min);
-        if self.run.now < to {
-            self.run.wait_until(to, self.in_batch, observer);
+        self.deliver();
+        self.let_go();
+        let waiting = self.scheduler.num_waiting() as u64;
+        self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
+        if self.clock.inside() == 0 && self.pending.is_empty() {
+            return Ok(false);
         }
+        self.end = self.clock.stopped();
+        if self.end.is_some() {
+            return Ok(true);
+        }
+        if !self.scheduler.has_unfinished() {
+            return Ok(self.wait(until, observer));
+        }
+        if skipping && self.skip(until, observer)? {
+            return Ok(true);
+        }
+        self.launch()?;
+        if 2 * self.depth <= self.empty {
+            self.drain(observer)?;
+            self.empty = 0;
+            if self.wait(until, observer) {
+                return Ok(true);
+            }
+            if until.is_none() {
+                self.end = Some(RunEnd::Stalled);
+            }
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Waits for who arrives or leaves next, not beyond `until` or the limit of the run; `false`
+    /// if nobody does.
+    fn wait(&mut self, until: Option<Ticks>, observer: &mut dyn Observer) -> bool {
+        let coming = [self.pending.next_arrival(), self.next_departure()];
+        let Some(next) = coming.into_iter().flatten().min() else { return false };
+        let ends = [until, self.clock.limits.until].into_iter().flatten();
+        let to = ends.fold(next, Ticks::min);
+        if to <= self.clock.now {
+            return false;
+        }
+        self.clock.wait_until(to, self.in_batch, observer);
+        true
     }
 
     fn deliver(&mut self) {
-        let requests = self.run.requests();
-        while let Some(&position) = self.pending.front()
-            && let Some(request) = requests.get(position)
-            && request.arrival <= self.run.now
-        {
-            self.pending.pop_front();
-            let state = &mut self.states[position];
-            if std::mem::replace(&mut state.delivered, true) {
-                continue;
-            }
-            let own = [(PromptContent::OWN | position as u64, request.input_tokens)];
-            let content = request.content.as_deref();
+        while let Some(job) = self.pending.take(self.clock.now) {
+            let own = [(PromptContent::OWN | job.id, job.input_tokens)];
+            let content = job.content.as_deref();
             let answer = content.and_then(|c| c.answer);
             let added = self.scheduler.add_request(&NewRequest {
-                id: position as u64,
-                arrival: request.arrival.0,
-                priority: request.priority,
+                id: job.id,
+                arrival: job.arrival.0,
+                priority: job.priority,
                 prompt: content.map_or(&own, |c| &c.prompt),
-                output_segment: answer.unwrap_or((2 * PromptContent::OWN) | position as u64),
-                max_tokens: request.output_tokens,
+                output_segment: answer.unwrap_or((2 * PromptContent::OWN) | job.id),
+                max_tokens: job.output_tokens,
             });
-            self.run.arrived += 1;
-            match added {
-                Ok(()) => {
-                    self.run.statistics.in_system_time += self.run.now.0 - request.arrival.0;
+            let entry = Entry {
+                id: job.id,
+                arrival: job.arrival,
+                input: job.input_tokens,
+                output: job.output_tokens,
+                record: RequestRecord::NEW,
+                hit_tokens: 0,
+                stalls: Vec::new(),
+                held: Vec::new(),
+                inside: true,
+                in_batch: false,
+            };
+            if let Err(rejection) = added {
+                let ending = Ending::Rejected(rejection);
+                self.clock.refuse(Over::new(entry.progress((0, 0)), job.arrival, ending));
+                continue;
+            }
+            self.clock.let_in(job.arrival);
+            let place = match self.vacant.pop() {
+                Some(place) => {
+                    self.entries[place] = entry;
+                    place
                 }
-                Err(rejection) => {
-                    // Refused when it came, so that it was never inside.
-                    state.over = true;
-                    self.run.statistics.rejected += 1;
-                    self.detail(position).rejected = Some(rejection);
+                None => {
+                    self.entries.push(entry);
+                    self.entries.len() - 1
                 }
+            };
+            self.place.insert(job.id, place);
+            if let Some((at, why)) = job.departure() {
+                self.departures.push(Reverse((at, job.id, place, why)));
             }
         }
     }
 
-    /// Cancels what is due. A cancellation of a request that is not delivered yet waits for it.
-    fn cancel_due(&mut self) {
-        let mut at = self.cancellations.len();
-        while let Some(next) = at.checked_sub(1)
-            && let Some(&(due, position)) = self.cancellations.get(next)
-            && due <= self.run.now
-        {
-            at = next;
-            if !self.states[position].delivered {
-                continue;
+    /// The first departure of a request that is inside.
+    fn next_departure(&mut self) -> Option<Ticks> {
+        while let Some(&Reverse((at, id, place, _))) = self.departures.peek() {
+            let entry = &self.entries[place];
+            if entry.inside && entry.id == id {
+                return Some(at);
             }
-            self.cancellations.remove(next);
-            let Some(finished) = self.scheduler.abort(position as u64) else { continue };
-            self.leave(position);
-            self.run.statistics.cancelled += 1;
-            let now = self.run.now;
-            let detail = self.detail(position);
-            detail.cancelled = Some(now);
-            detail.output_tokens = Some(finished.outputs);
+            self.departures.pop();
+        }
+        None
+    }
+
+    /// Lets go whoever's client has left by now.
+    fn let_go(&mut self) {
+        let now = self.clock.now;
+        while self.next_departure().is_some_and(|at| at <= now)
+            && let Some(Reverse((_, id, _, why))) = self.departures.pop()
+        {
+            let prefilled = self.scheduler.prefilled(id).unwrap_or_default();
+            let Some(finished) = self.scheduler.abort(id) else { continue };
+            let ending = match why {
+                Leave::Cancel => Ending::Cancelled,
+                Leave::Timeout => Ending::TimedOut,
+            };
+            self.leave(id, (prefilled, finished.outputs), now, ending);
             self.barren = 0;
         }
     }
 
     /// The request is over.
-    fn leave(&mut self, position: usize) {
-        let state = &mut self.states[position];
-        state.over = true;
-        if std::mem::replace(&mut state.in_batch, false) {
+    fn leave(&mut self, id: u64, progress: (u64, u64), at: Ticks, ending: Ending) {
+        let Some(place) = self.place.remove(&id) else { return };
+        let entry = &mut self.entries[place];
+        entry.inside = false;
+        if std::mem::replace(&mut entry.in_batch, false) {
             self.in_batch -= 1;
         }
+        let progress = entry.progress(progress);
+        self.vacant.push(place);
+        self.clock.leave(Over::new(progress, at, ending));
     }
 
-    fn detail(&mut self, position: usize) -> &mut RequestDetail {
-        let next = self.details.len();
-        let at = *self.detail_of.entry(position).or_insert(next);
-        if at == next {
-            self.details.push(RequestDetail { position, ..RequestDetail::default() });
-        }
-        &mut self.details[at]
+    fn entry(&mut self, id: u64) -> Option<&mut Entry> {
+        self.entries.get_mut(*self.place.get(&id)?)
     }
 
     /// Schedules a step and sends it off.
@@ -404,7 +401,7 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         let nothing = work.is_empty() && self.in_flight.iter().all(|f| f.work.is_empty());
         self.empty = if nothing { self.empty + 1 } else { 0 };
         let duration = if work.is_empty() { Ticks::ZERO } else { self.step_time.step(&work) };
-        let start = self.busy_until.max(self.run.now);
+        let start = self.busy_until.max(self.clock.now);
         self.busy_until = start.after(duration);
         if Ticks::LONGEST_RUN < self.busy_until {
             return Err(SimError::RunTooLong);
@@ -426,7 +423,7 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         Ok(())
     }
 
-    fn drain(&mut self, observer: &mut impl Observer) -> Result<()> {
+    fn drain(&mut self, observer: &mut dyn Observer) -> Result<()> {
         while !self.in_flight.is_empty() {
             self.land(observer)?;
         }
@@ -434,40 +431,43 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
     }
 
     /// Waits for the oldest step in flight, and takes its output in.
-    fn land(&mut self, observer: &mut impl Observer) -> Result<()> {
+    fn land(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let Some(flight) = self.in_flight.pop_front() else { return Ok(()) };
         self.fly(&flight);
         let stretch = self.pass(&flight, observer);
-        self.cancel_due();
+        self.let_go();
         let Flight { plan, end, work, .. } = flight;
         self.scheduler.update_from_output(plan);
         let update = std::mem::take(&mut self.scheduler.update);
+        let finished = update.finished.len() as u64;
+        if let Some(stretch) = stretch {
+            self.clock.statistics.add(&stretch, finished);
+        } else {
+            self.clock.statistics.completed += finished;
+        }
         let progress = work.decodes > 0 || !update.first_tokens.is_empty();
         self.barren = if progress { 0 } else { self.barren + 1 };
         for &id in &update.first_tokens {
-            let record = &mut self.run.records[index(id)];
-            record.prompt_done = end;
-            record.first_token = end;
-        }
-        for over in &update.finished {
-            let position = index(over.id);
-            self.run.records[position].last_token = end;
-            self.leave(position);
-            if over.outputs < self.run.requests()[position].output_tokens {
-                self.detail(position).output_tokens = Some(over.outputs);
+            if let Some(entry) = self.entry(id) {
+                entry.record.prompt_done = end;
+                entry.record.first_token = end;
             }
         }
-        if let Some(stretch) = stretch {
-            self.run.statistics.add(&stretch, update.finished.len() as u64);
+        for over in &update.finished {
+            if let Some(entry) = self.entry(over.id) {
+                entry.record.last_token = end;
+                let input = entry.input;
+                self.leave(over.id, (input, over.outputs), end, Ending::Completed);
+            }
         }
         self.scheduler.update = update;
         let limit = self.barren_limit();
         if limit < self.barren {
             return Err(SimError::NoProgress {
-                at: self.run.now,
-                step: self.run.statistics.steps,
+                at: self.clock.now,
+                step: self.clock.statistics.steps,
                 steps: limit,
-                requests: self.run.inside(),
+                requests: self.clock.inside(),
             });
         }
         Ok(())
@@ -485,62 +485,47 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
     fn fly(&mut self, flight: &Flight) {
         let Flight { plan, start, end, .. } = flight;
         for (&id, &lost_tokens) in plan.preempted().iter().zip(plan.lost()) {
-            let position = index(id);
             self.kv.preemptions += 1;
-            let state = &mut self.states[position];
-            if !std::mem::replace(&mut state.preempted, true) {
-                self.kv.preempted_requests += 1;
-            }
+            let Some(entry) = self.entry(id) else { continue };
+            let first = entry.stalls.is_empty();
             // Else its last token came from the step before.
-            if std::mem::replace(&mut state.in_batch, false) {
-                self.in_batch -= 1;
-                self.detail(position).stalls.push(Stall {
+            if std::mem::replace(&mut entry.in_batch, false) {
+                entry.stalls.push(Stall {
                     from: *start,
                     readmitted: None,
                     caught_up: None,
                     lost_tokens,
                     hit_tokens: 0,
                 });
+                self.in_batch -= 1;
+                self.kv.preempted_requests += u64::from(first);
             }
         }
         for row in plan.admissions() {
-            let position = index(row.id);
-            let state = &mut self.states[position];
-            if state.over {
-                continue;
-            }
-            state.in_batch = true;
-            self.in_batch += 1;
+            let Some(entry) = self.entry(row.id) else { continue };
+            entry.in_batch = true;
+            let mut again = 0;
             if row.kind == Kind::New {
-                self.run.records[position].scheduled = *start;
-                if let Some(hit) = self.hit_tokens.get_mut(position) {
-                    *hit = row.computed;
-                }
-            } else if let Some(stall) = self.detail(position).stalls.last_mut() {
+                entry.record.scheduled = *start;
+                entry.hit_tokens = row.computed;
+            } else if let Some(stall) = entry.stalls.last_mut() {
                 stall.readmitted = Some(*start);
                 stall.hit_tokens = row.computed;
-                let again = stall.recomputed_tokens();
-                self.kv.recomputed_tokens += again;
+                again = stall.recomputed_tokens();
             }
+            self.in_batch += 1;
+            self.kv.recomputed_tokens += again;
         }
         for &id in &flight.left_out {
-            let state = &self.states[index(id)];
             // Async: its last token may have come from the step before.
-            if !state.in_batch || state.over {
-                continue;
-            }
-            let held = &mut self.detail(index(id)).held;
-            match held.last_mut() {
-                Some(last) if last.to == *start => last.to = *end,
-                _ => held.push(Span { from: *start, to: *end }),
+            if let Some(entry) = self.entry(id).filter(|entry| entry.in_batch) {
+                Span::add(&mut entry.held, *start, *end);
             }
         }
         if flight.work.prefills > 0 && self.kv.preemptions > 0 {
             for row in plan.rows().iter().filter(|row| row.prefill && row.samples) {
-                let position = index(row.id);
-                if self.states[position].preempted
-                    && !self.states[position].over
-                    && let Some(stall) = self.detail(position).stalls.last_mut()
+                if let Some(entry) = self.entry(row.id)
+                    && let Some(stall) = entry.stalls.last_mut()
                 {
                     stall.caught_up.get_or_insert(*end);
                 }
@@ -549,9 +534,9 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
     }
 
     /// Moves the clock past one step, unless it is empty.
-    fn pass(&mut self, flight: &Flight, observer: &mut impl Observer) -> Option<Stretch> {
+    fn pass(&mut self, flight: &Flight, observer: &mut dyn Observer) -> Option<Stretch> {
         let Flight { start, end, work, held_tokens, used_blocks, .. } = *flight;
-        self.run.now = end;
+        self.clock.now = end;
         if work.is_empty() {
             return None;
         }
@@ -560,14 +545,14 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         let stretch = Stretch { start, end, steps: 1, work, time, running, held_tokens };
         observer.stretch(&stretch);
         let area = stretch.duration().0;
-        self.run.statistics.in_system_time += area * u128::from(self.run.inside());
+        self.clock.statistics.in_system_time += area * u128::from(self.clock.inside());
         self.kv.used_time += area * u128::from(used_blocks);
         self.kv.used_max = self.kv.used_max.max(used_blocks);
         Some(stretch)
     }
 
     /// Skips what the scheduler can; whether it could.
-    fn skip(&mut self, until: Option<Ticks>, observer: &mut impl Observer) -> Result<bool> {
+    fn skip(&mut self, until: Option<Ticks>, observer: &mut dyn Observer) -> Result<bool> {
         if self.in_flight.len() + 1 != self.depth {
             return Ok(false);
         }
@@ -597,11 +582,11 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         if let Some(flight) = &landed {
             self.fly(flight);
             if let Some(stretch) = self.pass(flight, observer) {
-                self.run.statistics.add(&stretch, 0);
+                self.clock.statistics.add(&stretch, 0);
             }
         }
         let new = steps - u64::from(landed.is_some());
-        let start = self.run.now;
+        let start = self.clock.now;
         let end = start.after(time.total(new));
         if Ticks::LONGEST_RUN < end {
             return Err(SimError::RunTooLong);
@@ -610,10 +595,10 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
             let running = self.in_batch;
             let stretch = Stretch { start, end, steps: new, work, time, running, held_tokens };
             observer.stretch(&stretch);
-            self.run.now = end;
-            self.run.statistics.in_system_time +=
-                stretch.duration().0 * u128::from(self.run.inside());
-            self.run.statistics.add(&stretch, 0);
+            self.clock.now = end;
+            self.clock.statistics.in_system_time +=
+                stretch.duration().0 * u128::from(self.clock.inside());
+            self.clock.statistics.add(&stretch, 0);
             let (sum, weighted) = taken.used(before, new);
             // Modulo 2^128, in which the whole fits.
             let growth = time.growth.cast_unsigned();
@@ -644,20 +629,19 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
     }
 
     /// How many steps may be skipped until something comes from outside.
-    fn most(&self, quiet: &Quiet, time: &StretchTime, until: Option<Ticks>) -> u64 {
+    fn most(&mut self, quiet: &Quiet, time: &StretchTime, until: Option<Ticks>) -> u64 {
         let mut most = quiet.steps.min(time.steps);
-        if let Some(max) = self.run.limits.max_steps {
-            most = most.min(max - self.run.statistics.steps);
+        if let Some(max) = self.clock.limits.max_steps {
+            most = most.min(max - self.clock.statistics.steps);
         }
         // Who arrives may be one whose client goes away meanwhile.
-        let arrivals = quiet.arrivals || !self.cancellations.is_empty();
-        let arrival = if arrivals { self.next_arrival() } else { None };
-        for event in [arrival, self.run.limits.until, until].into_iter().flatten() {
+        let arrivals = quiet.arrivals || self.pending.may_leave();
+        let arrival = if arrivals { self.pending.next_arrival() } else { None };
+        for event in [arrival, self.clock.limits.until, until].into_iter().flatten() {
             most = most.min(self.schedules_before(event, time, most));
         }
         // A client that goes away is seen one update earlier than one that comes.
-        let going = self.cancellations.iter().rev().find(|c| self.states[c.1].delivered);
-        if let Some(&(event, _)) = going {
+        if let Some(event) = self.next_departure() {
             most = most.min(self.schedules_before(event, time, most.saturating_add(1)) - 1);
         }
         most
@@ -667,7 +651,7 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
     /// flight another at its end, then one at the start of each further step. At most `most`.
     fn schedules_before(&self, event: Ticks, time: &StretchTime, most: u64) -> u64 {
         let Some(flight) = self.in_flight.front() else {
-            let gap = event.since(self.run.now).unwrap_or_default();
+            let gap = event.since(self.clock.now).unwrap_or_default();
             return time.steps_to_reach(gap, most);
         };
         match event.since(flight.end) {
@@ -676,36 +660,104 @@ impl<'w, T: StepTime> VllmReplica<'w, T> {
         }
     }
 
-    /// Adds up what is counted request by request.
-    fn close(mut self, end: RunEnd) -> RunResult<'w> {
-        let mut unfinished = Vec::new();
-        for (position, state) in self.states.iter().enumerate() {
-            let id = position as u64;
-            if !state.delivered
-                || state.over
-                || self.run.records.get(position).is_none_or(|r| r.scheduled().is_none())
-            {
-                continue;
-            }
-            if let (Some((decoded, _)), Some(prefilled)) =
-                (self.scheduler.progress(id), self.scheduler.prefilled(id))
-            {
-                unfinished.push(Unfinished { position, prefilled, decoded });
-            }
-        }
-        self.kv.counters = self.scheduler.kv_cache().counters();
-        self.details.sort_unstable_by_key(|d| d.position);
-        let mut statistics = self.run.statistics;
-        statistics.kv = Some(self.kv);
-        statistics.running = self.in_batch;
-        self.run.statistics = statistics;
-        let states = self.states;
-        let arrived = |position: usize| states.get(position).is_some_and(|s| s.delivered);
-        self.run.close_with(end, unfinished, self.details, self.hit_tokens, arrived)
+    /// How far a request is that is inside.
+    fn progress(&self, entry: &Entry) -> (u64, u64) {
+        let decoded = self.scheduler.progress(entry.id).map(|(outputs, _)| outputs);
+        let prefilled = self.scheduler.prefilled(entry.id);
+        (prefilled.unwrap_or_default(), decoded.unwrap_or_default())
     }
 }
 
-/// Ids of the scheduler are positions in the workload.
-fn index(id: u64) -> usize {
-    usize::try_from(id).unwrap_or(usize::MAX)
+impl Entry {
+    fn progress(&self, (prefilled, output_tokens): (u64, u64)) -> Progress {
+        Progress {
+            id: self.id,
+            arrival: self.arrival,
+            input_tokens: self.input,
+            record: self.record,
+            prefilled,
+            output_tokens,
+            hit_tokens: self.hit_tokens,
+            stalls: self.stalls.clone(),
+            held: self.held.clone(),
+        }
+    }
+}
+
+impl<T: StepTime> Server for VllmReplica<T> {
+    fn submit(&mut self, job: Job) -> Result<()> {
+        self.clock.submitted(&job)?;
+        self.pending.push(job);
+        Ok(())
+    }
+
+    fn advance_to(&mut self, time: Ticks, observer: &mut dyn Observer) -> Result<Option<RunEnd>> {
+        self.clock.tell(time);
+        self.advance(Some(time), observer)?;
+        Ok(self.end)
+    }
+
+    fn finish(&mut self, observer: &mut dyn Observer) -> Result<RunEnd> {
+        self.advance(None, observer)?;
+        Ok(self.end.unwrap_or(RunEnd::Completed))
+    }
+
+    fn next_visible(&mut self, observer: &mut dyn Observer) -> Result<Option<Ticks>> {
+        let told = self.clock.told();
+        loop {
+            if let Some(end) = self.awaited() {
+                return Ok(Some(end));
+            }
+            if self.end.is_some() || !self.turn(Some(told), false, observer)? {
+                break;
+            }
+        }
+        let in_flight = self.in_flight.front().map(|flight| flight.end);
+        let others = [self.pending.next_arrival(), self.next_departure()];
+        Ok(others.into_iter().chain([in_flight]).flatten().min().filter(|_| self.end.is_none()))
+    }
+
+    fn cancel(&mut self, id: u64) {
+        let now = self.clock.told();
+        if self.pending.cancel(id, now) {
+            return;
+        }
+        if let Some(&place) = self.place.get(&id) {
+            self.departures.push(Reverse((now, id, place, Leave::Cancel)));
+        }
+    }
+
+    fn load(&self) -> ServerLoad {
+        let (more, mut outstanding_tokens) = self.pending.arrived(self.clock.told());
+        for entry in self.entries.iter().filter(|e| e.inside) {
+            let (prefilled, decoded) = self.progress(entry);
+            outstanding_tokens +=
+                entry.input.saturating_sub(prefilled) + entry.output.saturating_sub(decoded);
+        }
+        ServerLoad {
+            waiting: self.scheduler.num_waiting() as u64 + more,
+            running: self.scheduler.num_running() as u64,
+            outstanding_tokens,
+            kv_used: self.scheduler.kv_cache().books().used,
+            kv_blocks: Some(self.kv.blocks),
+        }
+    }
+
+    fn take_over(&mut self, into: &mut Vec<Over>) {
+        self.clock.take_over(into);
+    }
+
+    fn inside(&self) -> Vec<Progress> {
+        let inside = self.entries.iter().filter(|e| e.inside);
+        let mut list: Vec<Progress> = inside.map(|e| e.progress(self.progress(e))).collect();
+        list.sort_unstable_by_key(|p| p.id);
+        list
+    }
+
+    fn statistics(&self) -> RunStatistics {
+        let mut statistics = self.clock.totals(self.in_batch, &self.inside());
+        statistics.kv =
+            Some(KvStatistics { counters: self.scheduler.kv_cache().counters(), ..self.kv });
+        statistics
+    }
 }

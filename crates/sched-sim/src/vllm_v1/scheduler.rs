@@ -42,7 +42,7 @@ impl<'a> NewRequest<'a> {
     }
 }
 
-/// Why a request is refused before it reaches the scheduler.
+/// Why a request is refused when it arrives, before it reaches the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
@@ -77,6 +77,19 @@ pub enum Rejection {
         /// The request.
         id: u64,
     },
+    /// It could never be served to its end, under a policy other than vLLM's.
+    #[error(
+        "request {id} needs {needed} KV blocks for all its tokens, and one request can have at \
+         most {max}"
+    )]
+    NeverFits {
+        /// The request.
+        id: u64,
+        /// Blocks at its last token.
+        needed: u64,
+        /// Blocks of the pool, less those that an admission leaves free.
+        max: u64,
+    },
 }
 
 impl Rejection {
@@ -91,6 +104,9 @@ impl Rejection {
             ),
             Self::NoOutput { .. } => "max_tokens must be at least 1, got 0".to_owned(),
             Self::DuplicateId { .. } => "another request of this id is not over".to_owned(),
+            Self::NeverFits { needed, max, .. } => format!(
+                "all its tokens need {needed} KV blocks, and one request can have at most {max}"
+            ),
         }
     }
 }

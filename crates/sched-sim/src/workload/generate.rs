@@ -18,7 +18,7 @@ use crate::workload::{PromptContent, RequestId, Workload, WorkloadRequest};
 
 /// What a random stream is for.
 #[derive(Clone, Copy)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Arrivals = 1,
     Inputs,
     Outputs,
@@ -26,10 +26,11 @@ pub(super) enum Stream {
     Seeds,
     Turns,
     Thinks,
+    Router,
 }
 
 /// A generator for one purpose: its state and its increment both depend on seed and purpose.
-pub(super) fn stream(seed: u64, purpose: Stream) -> Pcg64 {
+pub(crate) fn stream(seed: u64, purpose: Stream) -> Pcg64 {
     let mut mixer = rand_pcg::Pcg32::new(seed, purpose as u64);
     let mut bytes = <Pcg64 as SeedableRng>::Seed::default();
     mixer.fill(&mut bytes);

@@ -11,6 +11,7 @@ pub use arrivals::ArrivalLaw;
 pub use delay::Delay;
 pub use feedback::{Arrivals, ClosedLoop, OpenLoop};
 pub use generate::{Generated, RequestStream, Sessions, SystemPrompts, WorkloadSpec, chat};
+pub(crate) use generate::{Stream, stream};
 pub use lengths::{LengthHistogram, LengthLaw, LengthPairs, Lengths};
 
 use std::collections::HashMap;

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use proptest::prelude::*;
+use sched_sim::server::{Books, Job, Server};
 use sched_sim::{
     Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, Policy, Result, RunLimits, RunResult,
     Simulation, Stage, Step, StepTime, Ticks, Workload, WorkloadRequest,
@@ -87,6 +88,42 @@ pub fn both<'w, P: Policy + Clone, T: StepTime + Clone>(
     prop_assert_eq!(&fast, &plain);
     prop_assert_eq!(&fast_history, &plain_history);
     Ok((fast, fast_history))
+}
+
+/// Sends a workload to a server as its requests arrive, advancing it to each arrival before it is
+/// submitted, and if it `peeks` from one visible instant to the next in between.
+pub fn driven<'w>(
+    workload: &'w Workload,
+    mut server: impl Server,
+    hits: bool,
+    peeks: bool,
+) -> Result<RunResult<'w>, TestCaseError> {
+    let mut books = Books::new(workload, hits);
+    let mut over = Vec::new();
+    let mut arrivals = workload.requests().iter().enumerate().peekable();
+    while let Some(&(_, next)) = arrivals.peek() {
+        server.advance_to(next.arrival, &mut ()).unwrap();
+        let mut now = next.arrival;
+        while let Some((position, r)) = arrivals.next_if(|(_, r)| r.arrival == now) {
+            server.submit(Job::of(position, r)).unwrap();
+        }
+        let until = arrivals.peek().map(|(_, r)| r.arrival);
+        while peeks
+            && let Some(visible) = server.next_visible(&mut ()).unwrap()
+            && until.is_none_or(|until| visible < until)
+        {
+            prop_assert!(now <= visible, "{now} {visible}");
+            server.take_over(&mut over);
+            prop_assert!(over.iter().all(|o| o.at <= now), "nobody is over in the future");
+            over.drain(..).for_each(|o| books.take(o));
+            server.advance_to(visible, &mut ()).unwrap();
+            now = visible;
+        }
+    }
+    let end = server.finish(&mut ()).unwrap();
+    server.take_over(&mut over);
+    over.into_iter().for_each(|o| books.take(o));
+    Ok(books.close(&server, end))
 }
 
 /// Decode first again, said with the operations on single requests and without a horizon.

@@ -1,0 +1,498 @@
+//! One server under a [`Policy`], with either engine behind it.
+//!
+//! The loop is the same for both: let in whoever has arrived, ask the policy, price what it
+//! decided, and run it. The engine that skips prices a stretch of steps that provably repeat; the
+//! plain one prices a single step and asks again. A stretch is only arithmetic until it is over, so
+//! that an arrival in the middle of it cuts it at the end of the step under way.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::engine::Skipping;
+use crate::error::Result;
+use crate::history::{Observer, Stretch};
+use crate::policy::{Horizon, Policy};
+use crate::reference::Plain;
+use crate::run::{Clock, Intake};
+use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
+use crate::simulation::{RequestRecord, RunEnd, RunLimits, Span, Stall};
+use crate::statistics::RunStatistics;
+use crate::step::{Batch, Step};
+use crate::step_time::{StepTime, StretchTime};
+use crate::time::Ticks;
+
+/// What a server knows of a request that has arrived, whatever engine moves it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub id: u64,
+    pub arrival: Ticks,
+    pub input: u64,
+    pub output: u64,
+    pub priority: i64,
+    /// Whether there is a request at this position now.
+    pub inside: bool,
+    pub record: RequestRecord,
+    pub stalls: Vec<Stall>,
+    /// Steps that left it out although it was in the batch.
+    pub held: Vec<Span>,
+}
+
+impl Entry {
+    fn of(job: &Job) -> Self {
+        Self {
+            id: job.id,
+            arrival: job.arrival,
+            input: job.input_tokens,
+            output: job.output_tokens,
+            priority: job.priority,
+            inside: true,
+            record: RequestRecord::NEW,
+            stalls: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Its prompt, or all that it knows after a preemption, is computed and a token made.
+    pub fn token(&mut self, at: Ticks) {
+        self.record.first_token = self.record.first_token().unwrap_or(at);
+        if let Some(stall) = self.stalls.last_mut() {
+            stall.caught_up.get_or_insert(at);
+        }
+    }
+
+    /// All that it knows is computed.
+    pub fn prompt_done(&mut self, at: Ticks) {
+        self.record.prompt_done = self.record.prompt_done().unwrap_or(at);
+    }
+
+    /// It is in the batch from now on; how many tokens have to be computed once more.
+    pub fn scheduled(&mut self, at: Ticks) -> u64 {
+        self.record.scheduled = self.record.scheduled().unwrap_or(at);
+        match self.stalls.last_mut() {
+            Some(stall) if stall.readmitted.is_none() => {
+                stall.readmitted = Some(at);
+                stall.recomputed_tokens()
+            }
+            _ => 0,
+        }
+    }
+
+    fn progress(&mut self, prefilled: u64, decoded: u64) -> Progress {
+        Progress {
+            id: self.id,
+            arrival: self.arrival,
+            input_tokens: self.input,
+            record: self.record,
+            prefilled,
+            output_tokens: decoded,
+            hit_tokens: 0,
+            stalls: std::mem::take(&mut self.stalls),
+            held: std::mem::take(&mut self.held),
+        }
+    }
+}
+
+/// Requests that are in the same list of positions for the server and its engine.
+type Position = u32;
+
+/// The batch, in either form.
+enum Engine {
+    Skipping(Box<Skipping>),
+    Plain(Box<Plain>),
+}
+
+macro_rules! on {
+    ($engine:expr, $batch:ident => $call:expr) => {
+        match $engine {
+            Engine::Skipping($batch) => $call,
+            Engine::Plain($batch) => $call,
+        }
+    };
+}
+
+/// One server under a policy, driven from outside.
+pub struct Replica<P, T> {
+    policy: P,
+    step_time: T,
+    max_num_seqs: u64,
+    clock: Clock,
+    /// Submitted, and not arrived when the last decision was made.
+    pending: Intake,
+    requests: Vec<Entry>,
+    vacant: Vec<Position>,
+    /// Clients that leave if their request is not over by then; looked at when due.
+    departures: BinaryHeap<Reverse<(Ticks, u64, Position, Leave)>>,
+    engine: Engine,
+    /// What is decided and has not ended.
+    flight: Option<Stretch>,
+    finished: Vec<Position>,
+    end: Option<RunEnd>,
+}
+
+impl<P: Policy, T: StepTime> Replica<P, T> {
+    /// An idle server that skips what has no events.
+    #[must_use]
+    pub fn new(policy: P, step_time: T) -> Self {
+        let batch = Skipping::new(policy.prefill_emits_first_token());
+        Self::with(policy, step_time, Engine::Skipping(Box::new(batch)))
+    }
+
+    /// An idle server that executes every step for every request: the same results.
+    #[must_use]
+    pub fn reference(policy: P, step_time: T) -> Self {
+        let batch = Plain::new(policy.prefill_emits_first_token());
+        Self::with(policy, step_time, Engine::Plain(Box::new(batch)))
+    }
+
+    fn with(policy: P, step_time: T, engine: Engine) -> Self {
+        let max_num_seqs = policy.max_num_seqs();
+        Self {
+            policy,
+            step_time,
+            max_num_seqs,
+            clock: Clock::new(max_num_seqs),
+            pending: Intake::default(),
+            requests: Vec::new(),
+            vacant: Vec::new(),
+            departures: BinaryHeap::new(),
+            engine,
+            flight: None,
+            finished: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// The same server, stopped by `limits`.
+    #[must_use]
+    pub fn limits(mut self, limits: RunLimits) -> Self {
+        self.clock.limits = limits;
+        self
+    }
+
+    /// How many requests it has room for in memory: the most that were ever inside at once.
+    #[must_use]
+    pub fn positions(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Decides and runs up to `until`, or to the end.
+    fn advance(&mut self, until: Option<Ticks>, observer: &mut dyn Observer) -> Result<()> {
+        while self.end.is_none() {
+            if let Some(flight) = self.flight {
+                let Some(until) = until.filter(|&until| until < flight.end) else {
+                    self.land(&flight, observer);
+                    continue;
+                };
+                // Of a stretch, the steps that have ended are over.
+                let gap = until.since(flight.start).unwrap_or_default();
+                let done = steps_within(&flight.time, gap, flight.steps);
+                if 1 < flight.steps && 0 < done {
+                    self.land(&first_steps(&flight, done), observer);
+                    continue;
+                }
+                if 1 < flight.steps {
+                    self.flight = Some(first_steps(&flight, 1));
+                }
+                return Ok(());
+            }
+            if until.is_some_and(|until| until <= self.clock.now) {
+                return Ok(());
+            }
+            if !self.decide(until, until, observer)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the decision that is due now, whose steps are cut at `cut`, or waits for one, not
+    /// beyond `until`; `false` if there is nothing to do before that.
+    fn decide(
+        &mut self,
+        cut: Option<Ticks>,
+        until: Option<Ticks>,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        self.take_arrivals();
+        self.take_departures();
+        let inside = self.clock.inside();
+        let (running, waiting) = on!(&self.engine, b => (b.running(), b.waiting()));
+        self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
+        if inside == 0 && self.pending.is_empty() {
+            return Ok(false);
+        }
+        self.end = self.clock.stopped();
+        if self.end.is_some() {
+            return Ok(true);
+        }
+        if inside == 0 {
+            return Ok(self.idle(until, 0, observer));
+        }
+        let at = self.clock.now;
+        let skips = matches!(self.engine, Engine::Skipping(_));
+        let mut step = Step {
+            batch: match &mut self.engine {
+                Engine::Skipping(batch) => {
+                    batch.begin();
+                    Batch::Skipping(batch)
+                }
+                Engine::Plain(batch) => {
+                    batch.begin();
+                    Batch::Plain(batch)
+                }
+            },
+            requests: &self.requests,
+            inside,
+            max_num_seqs: self.max_num_seqs,
+            at,
+            number: self.clock.statistics.steps + 1,
+        };
+        self.policy.fill(&mut step)?;
+        let work = step.work();
+        if work.is_empty() {
+            return Ok(self.idle(until, running, observer));
+        }
+        let horizon = if skips { self.policy.horizon(&step) } else { Horizon::ONE };
+        let (steps, time) = match &mut self.engine {
+            Engine::Skipping(batch) => {
+                let time = self.step_time.stretch(&work);
+                (batch.repeats(&self.requests).min(horizon.steps).min(time.steps).max(1), time)
+            }
+            Engine::Plain(_) => (1, StretchTime::one(self.step_time.step(&work))),
+        };
+        let steps = self.until_something_comes(steps, &time, horizon.arrivals, cut);
+        self.flight = Some(Stretch {
+            start: at,
+            end: Clock::end_after(at, time.total(steps))?,
+            steps,
+            work,
+            time,
+            running: on!(&self.engine, b => b.running()),
+            held_tokens: on!(&self.engine, b => b.held_tokens()),
+        });
+        Ok(true)
+    }
+
+    /// Cuts a stretch of so many steps at what comes from outside.
+    fn until_something_comes(
+        &mut self,
+        mut steps: u64,
+        time: &StretchTime,
+        arrivals: bool,
+        until: Option<Ticks>,
+    ) -> u64 {
+        if steps == 1 {
+            return 1;
+        }
+        let RunLimits { max_steps, until: stop } = self.clock.limits;
+        if let Some(max) = max_steps {
+            steps = steps.min(max - self.clock.statistics.steps);
+        }
+        let arrivals = arrivals || self.pending.may_leave();
+        let arrival = if arrivals { self.pending.next_arrival() } else { None };
+        for event in [arrival, self.next_departure(), stop].into_iter().flatten() {
+            if let Some(gap) = event.since(self.clock.now)
+                && 1 < steps
+            {
+                steps = time.steps_to_reach(gap, steps);
+            }
+        }
+        if let Some(gap) = until.and_then(|until| until.since(self.clock.now)) {
+            steps = steps_within(time, gap, steps).max(1);
+        }
+        steps
+    }
+
+    /// Runs what was decided, or the first steps of it.
+    fn land(&mut self, stretch: &Stretch, observer: &mut dyn Observer) {
+        self.flight = None;
+        observer.stretch(stretch);
+        let mut finished = std::mem::take(&mut self.finished);
+        let requests = &mut self.requests;
+        on!(&mut self.engine, b => b.apply(stretch, requests, &mut finished));
+        self.clock.advance(stretch, finished.len() as u64);
+        for position in finished.drain(..) {
+            let entry = &mut self.requests[position as usize];
+            entry.record.last_token = stretch.end;
+            let progress = entry.progress(entry.input, entry.output);
+            self.leave(position, Over::new(progress, stretch.end, Ending::Completed));
+        }
+        self.finished = finished;
+    }
+
+    fn leave(&mut self, position: Position, over: Over) {
+        self.clock.leave(over);
+        self.requests[position as usize].inside = false;
+        self.vacant.push(position);
+    }
+
+    /// Lets in whoever has arrived by now.
+    fn take_arrivals(&mut self) {
+        while let Some(job) = self.pending.take(self.clock.now) {
+            self.clock.let_in(job.arrival);
+            let entry = Entry::of(&job);
+            let position = match self.vacant.pop() {
+                Some(position) => {
+                    self.requests[position as usize] = entry;
+                    position
+                }
+                None => {
+                    self.requests.push(entry);
+                    short(self.requests.len() - 1)
+                }
+            };
+            let entry = &self.requests[position as usize];
+            on!(&mut self.engine, b => b.arrive(position, entry));
+            if let Some((at, why)) = job.departure() {
+                self.departures.push(Reverse((at, job.id, position, why)));
+            }
+        }
+    }
+
+    /// The first departure of a request that is inside.
+    fn next_departure(&mut self) -> Option<Ticks> {
+        while let Some(&Reverse((at, id, position, _))) = self.departures.peek() {
+            let entry = &self.requests[position as usize];
+            if entry.inside && entry.id == id {
+                return Some(at);
+            }
+            self.departures.pop();
+        }
+        None
+    }
+
+    /// Lets go whoever's client has left by now.
+    fn take_departures(&mut self) {
+        let now = self.clock.now;
+        while self.next_departure().is_some_and(|at| at <= now)
+            && let Some(Reverse((_, _, position, why))) = self.departures.pop()
+        {
+            let entry = &mut self.requests[position as usize];
+            let (prefilled, decoded) = on!(&mut self.engine, b => b.remove(position, entry));
+            let progress = entry.progress(prefilled, decoded);
+            let ending = match why {
+                Leave::Cancel => Ending::Cancelled,
+                Leave::Timeout => Ending::TimedOut,
+            };
+            self.leave(position, Over::new(progress, now, ending));
+        }
+    }
+
+    /// Waits, with nobody served, for who arrives or leaves next, not beyond `until` or the limit
+    /// of the run; `false` if nobody does.
+    fn idle(&mut self, until: Option<Ticks>, running: u64, observer: &mut dyn Observer) -> bool {
+        let arrival = self.pending.next_arrival();
+        let Some(next) = [arrival, self.next_departure()].into_iter().flatten().min() else {
+            if until.is_none() {
+                self.end = Some(RunEnd::Stalled);
+            }
+            return false;
+        };
+        let ends = [until, self.clock.limits.until].into_iter().flatten();
+        let to = ends.fold(next, Ticks::min);
+        if to <= self.clock.now {
+            return false;
+        }
+        self.clock.wait_until(to, running, observer);
+        true
+    }
+}
+
+/// A position as rows hold it: there are no more requests inside than fit.
+#[allow(clippy::cast_possible_truncation)]
+pub(crate) const fn short(position: usize) -> Position {
+    position as Position
+}
+
+/// How many of at most `max` steps end within `gap`.
+fn steps_within(time: &StretchTime, gap: Ticks, max: u64) -> u64 {
+    let k = time.steps_to_reach(gap, max);
+    if time.total(k) <= gap { k } else { k - 1 }
+}
+
+/// The stretch of the first `steps` steps of another.
+fn first_steps(stretch: &Stretch, steps: u64) -> Stretch {
+    Stretch { steps, end: stretch.start.after(stretch.time.total(steps)), ..*stretch }
+}
+
+impl<P: Policy, T: StepTime> Server for Replica<P, T> {
+    fn submit(&mut self, job: Job) -> Result<()> {
+        self.clock.submitted(&job)?;
+        self.pending.push(job);
+        Ok(())
+    }
+
+    fn advance_to(&mut self, time: Ticks, observer: &mut dyn Observer) -> Result<Option<RunEnd>> {
+        self.clock.tell(time);
+        self.advance(Some(time), observer)?;
+        Ok(self.end)
+    }
+
+    fn finish(&mut self, observer: &mut dyn Observer) -> Result<RunEnd> {
+        self.advance(None, observer)?;
+        Ok(self.end.unwrap_or(RunEnd::Completed))
+    }
+
+    fn next_visible(&mut self, observer: &mut dyn Observer) -> Result<Option<Ticks>> {
+        let told = self.clock.told();
+        while self.flight.is_none()
+            && self.end.is_none()
+            && self.decide(None, Some(told), observer)?
+        {}
+        if let Some(flight) = self.flight {
+            return Ok(Some(flight.end));
+        }
+        if self.end.is_some() {
+            return Ok(None);
+        }
+        let arrival = self.pending.next_arrival();
+        Ok([arrival, self.next_departure()].into_iter().flatten().min())
+    }
+
+    fn cancel(&mut self, id: u64) {
+        let now = self.clock.told();
+        if self.pending.cancel(id, now) {
+            return;
+        }
+        let found = self.requests.iter().position(|entry| entry.inside && entry.id == id);
+        let Some(position) = found else { return };
+        self.departures.push(Reverse((now, id, short(position), Leave::Cancel)));
+        // It is seen at the end of the step under way.
+        if let Some(flight) = self.flight {
+            let gap = now.since(flight.start).unwrap_or_default();
+            let steps = flight.time.steps_to_reach(gap, flight.steps);
+            self.flight = Some(first_steps(&flight, steps));
+        }
+    }
+
+    fn load(&self) -> ServerLoad {
+        let (running, waiting) = on!(&self.engine, b => (b.running(), b.waiting()));
+        let (more, tokens) = self.pending.arrived(self.clock.told());
+        ServerLoad {
+            waiting: waiting + more,
+            running,
+            outstanding_tokens: tokens + on!(&self.engine, b => b.outstanding()),
+            kv_used: 0,
+            kv_blocks: None,
+        }
+    }
+
+    fn take_over(&mut self, into: &mut Vec<Over>) {
+        self.clock.take_over(into);
+    }
+
+    fn inside(&self) -> Vec<Progress> {
+        let mut list = Vec::new();
+        for (position, entry) in self.requests.iter().enumerate().filter(|(_, e)| e.inside) {
+            let (prefilled, decoded) = on!(&self.engine, b => b.progress(short(position), entry));
+            list.push(entry.clone().progress(prefilled, decoded));
+        }
+        list.sort_unstable_by_key(|p| p.id);
+        list
+    }
+
+    fn statistics(&self) -> RunStatistics {
+        let running = on!(&self.engine, b => b.running());
+        self.clock.totals(running, &self.inside())
+    }
+}
