@@ -29,8 +29,10 @@
 //! # Ok::<(), sched_sim::SimError>(())
 //! ```
 
+pub mod drive;
 pub mod engine;
 pub mod error;
+pub mod fleet;
 pub mod floored;
 pub mod history;
 pub mod kv_cache;

@@ -1,0 +1,148 @@
+//! Closed loops and sessions: what arrives depends on what is over.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{decode_first, step_time};
+use proptest::prelude::*;
+use sched_sim::drive::{Driven, drive};
+use sched_sim::fleet::{Fleet, RouterKind};
+use sched_sim::server::Server;
+use sched_sim::workload::{ClosedLoop, Lengths};
+use sched_sim::{Affine, DecodeFirst, Replica, RunEnd, Ticks};
+
+fn users() -> impl Strategy<Value = ClosedLoop> {
+    let think = prop::sample::select(vec!["0s", "5ms", "exponential:mean=80ms", "2s"]);
+    let input = prop::sample::select(vec!["1", "300", "uniform:1,900"]);
+    let output = prop::sample::select(vec!["1", "geometric:mean=20", "uniform:1,200"]);
+    (1_u64..9, think, 1_u64..60, input, output, any::<u64>()).prop_map(
+        |(users, think, requests, input, output, seed)| ClosedLoop {
+            users,
+            think: think.parse().unwrap(),
+            requests,
+            lengths: Lengths::Independent {
+                input: input.parse().unwrap(),
+                output: output.parse().unwrap(),
+            },
+            system_prompts: None,
+            seed,
+        },
+    )
+}
+
+fn fleet(
+    replicas: usize,
+    reference: bool,
+    policy: DecodeFirst,
+    step_time: Affine,
+    kind: RouterKind,
+) -> Fleet<Replica<DecodeFirst, Affine>> {
+    let new = if reference { Replica::reference } else { Replica::new };
+    Fleet::new((0..replicas).map(|_| new(policy, step_time)).collect(), kind, 3).unwrap()
+}
+
+/// The user and turn of a request `u.k`.
+fn turn(id: &str) -> (u64, u64) {
+    let (user, turn) = id.split_once('.').unwrap();
+    (user.parse().unwrap(), turn.parse().unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Skipping and plain servers see the same requests and give the same answers; nobody has two
+    /// requests at once; and the interactive law is exact: of each user, the times in the system
+    /// and the think times fill the time until the last answer.
+    #[test]
+    fn closed_loops_close(
+        users in users(),
+        policy in decode_first(),
+        step_time in step_time(),
+        replicas in 1_usize..4,
+        kind in prop::sample::select(RouterKind::ALL.to_vec()),
+    ) {
+        let run = |reference| -> (Driven, sched_sim::RunStatistics) {
+            let mut fleet = fleet(replicas, reference, policy, step_time, kind);
+            let driven = drive(&mut fleet, &mut users.arrivals().unwrap(), &mut ()).unwrap();
+            let s = fleet.statistics();
+            (driven, s)
+        };
+        let (driven, s) = run(false);
+        prop_assert_eq!(&run(true), &(driven.clone(), s));
+        prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{:?}", s);
+        prop_assert_eq!(s.completed, users.requests);
+        let mut last: BTreeMap<u64, (u64, Ticks)> = BTreeMap::new();
+        let mut over: Vec<_> = driven.over().iter().collect();
+        over.sort_by_key(|o| o.progress.id);
+        for (o, r) in over.iter().zip(driven.workload().requests()) {
+            let (user, turn) = turn(&r.id.to_string());
+            let before = last.insert(user, (turn, o.at));
+            let (turns, answered) = before.unwrap_or((0, Ticks::ZERO));
+            prop_assert_eq!(turn, turns + 1);
+            prop_assert!(answered <= r.arrival, "{} before its last answer", r.id);
+        }
+        prop_assert!(last.len() as u64 <= users.users);
+    }
+}
+
+/// The interactive law, in attoseconds: with a think time of 50 ms, users × time is the time in
+/// the system and 50 ms for each request, but for what is left at the end.
+#[test]
+fn the_interactive_law_is_exact() {
+    let users = ClosedLoop {
+        users: 8,
+        think: "50ms".parse().unwrap(),
+        requests: 400,
+        lengths: Lengths::Independent {
+            input: "uniform:1,2000".parse().unwrap(),
+            output: "geometric:mean=50".parse().unwrap(),
+        },
+        system_prompts: None,
+        seed: 11,
+    };
+    let step_time: Affine = "base=2ms,prefill=20us/token,decode=100us/request".parse().unwrap();
+    let mut server = Replica::new(DecodeFirst::new(4, 512).unwrap(), step_time);
+    let driven = drive(&mut server, &mut users.arrivals().unwrap(), &mut ()).unwrap();
+    let s = server.statistics();
+    let think = Ticks::from_nanoseconds(50_000_000).attoseconds();
+    let mut last: BTreeMap<u64, Ticks> = BTreeMap::new();
+    for over in driven.over() {
+        let r = &driven.workload().requests()[usize::try_from(over.progress.id).unwrap()];
+        last.insert(turn(&r.id.to_string()).0, over.at);
+    }
+    let answered: u128 = last.values().map(|at| at.attoseconds()).sum();
+    assert_eq!(s.sojourn_time + 400 * think, answered);
+    // X (R + Z) = N, less the users who are done before the last one.
+    let x = 400.0 / s.end.seconds();
+    let r = s.sojourn_time as f64 / 400.0 / 1e18;
+    let busy = answered as f64 / 1e18 / s.end.seconds();
+    assert!((x * (r + 0.05) - busy).abs() < 1e-9 && 7.5 < busy && busy <= 8.0, "{busy}");
+}
+
+/// A run that is stopped says so, and gives what there is.
+#[test]
+fn a_stopped_loop_is_truncated() {
+    let users = ClosedLoop {
+        users: 2,
+        think: "0s".parse().unwrap(),
+        requests: 1000,
+        lengths: Lengths::Independent { input: "1".parse().unwrap(), output: "9".parse().unwrap() },
+        system_prompts: None,
+        seed: 1,
+    };
+    let step_time: Affine = "base=1ms".parse().unwrap();
+    let limits = sched_sim::RunLimits {
+        until: Some(Ticks::from_nanoseconds(95_000_000)),
+        ..sched_sim::RunLimits::default()
+    };
+    let policy = DecodeFirst::new(4, 512).unwrap();
+    let mut server = Replica::new(policy, step_time).limits(limits);
+    let driven = drive(&mut server, &mut users.arrivals().unwrap(), &mut ()).unwrap();
+    let result = driven.result(&server, false);
+    // Ten steps each: 9 rounds in 90 ms, and the tenth is under way.
+    assert_eq!(result.end(), RunEnd::TimeLimit);
+    assert_eq!((result.statistics().completed, result.statistics().running), (18, 2));
+    assert!(result.statistics().conserves_requests());
+}
