@@ -209,8 +209,8 @@ fn bad_laws_are_told_what_would_be_right() {
     law of lengths ``: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     law of lengths `normal:5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     law of lengths `uniform:5`: expected a whole number for `max`
-    law of lengths `uniform:5,6,7`: expected at most 2: min, max
-    law of lengths `uniform:5,low=6`: expected at most 2: min, max
+    law of lengths `uniform:5,6,7`: expected the values min, max, each once
+    law of lengths `uniform:5,low=6`: expected the values min, max, each once
     law of lengths `uniform:min=5,min=6`: expected `min` once
     law of lengths `uniform:5,x`: expected a whole number for `max`, got `x`
     law of lengths `lognormal:median=5,mean=6,sigma=1`: expected either `median` or `mean`
@@ -218,7 +218,7 @@ fn bad_laws_are_told_what_would_be_right() {
     law of lengths `1.5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     law of arrivals ``: expected one of `poisson`, `gamma:cv=2`, `deterministic`, `on-off:on=10s,off=30s`, `sine:amplitude=0.5,period=60s`
     law of arrivals `weibull`: expected one of `poisson`, `gamma:cv=2`, `deterministic`, `on-off:on=10s,off=30s`, `sine:amplitude=0.5,period=60s`
-    law of arrivals `poisson:3`: expected at most 0: 
+    law of arrivals `poisson:3`: expected no values
     law of arrivals `gamma`: expected a number for `cv`
     law of arrivals `gamma:cv=x`: expected a number for `cv`, got `x`
     law of arrivals `sine:0.5,60`: expected a time such as 5s or 200ms for `period`, got `60`

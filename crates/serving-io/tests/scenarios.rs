@@ -133,10 +133,10 @@ fn lengths_come_from_a_file() {
         let error = law(&write("bad", text)).unwrap_err().to_string();
         error.replace(dir.path().to_str().unwrap(), "DIR")
     };
-    assert_snapshot!(fault("5\nsix\n"), @"");
-    assert_snapshot!(fault("5\n0\n"), @"");
-    assert_snapshot!(fault("5,-1\n"), @"");
-    assert_snapshot!(fault("tokens\n"), @"");
+    assert_snapshot!(fault("5\nsix\n"), @"DIR/bad, line 2: found `six`, expected a length from 1 to 4294967295, or a length and how often it occurs, `512,20`");
+    assert_snapshot!(fault("5\n0\n"), @"DIR/bad, line 2: found `0`, expected a length from 1 to 4294967295, or a length and how often it occurs, `512,20`");
+    assert_snapshot!(fault("5,-1\n"), @"DIR/bad, line 1: found `5,-1`, expected a length from 1 to 4294967295, or a length and how often it occurs, `512,20`");
+    assert_snapshot!(fault("tokens\n"), @"DIR/bad: lengths of a histogram must be at least 1, got 0");
 
     let trace = write("t.csv", "arrival_s,input_tokens,output_tokens\n0,10,1\n1,20,2\n");
     let text =
@@ -181,17 +181,17 @@ fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("base=8ms,prefill=60us/token", "h100"), @"s.toml, line 16, `step_time`: `h100` is no step-time preset; expected one of `llama-3.1-8b-h100-sxm`, `llama-3.1-8b-h200-sxm`, `llama-3.1-8b-b200-sxm`, `llama-3.1-8b-a100-sxm`, `llama-3.1-8b-l40s`, `llama-3.1-70b-h100-sxm-tp4`, `llama-3.1-70b-h100-sxm-tp8`, `llama-3.1-70b-h200-sxm-tp4`, `llama-3.1-70b-a100-sxm-tp4`, `qwen3-8b-h100-sxm`, `qwen3-32b-h100-sxm-tp2`, or coefficients such as `base=8ms,prefill=60us/token`");
     assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = 0"), @"s.toml, line 8, `rate_per_s`: found 0, expected from 1e-6 to 1e9 requests per second");
     assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = nan"), @"s.toml, line 8, `rate_per_s`: found NaN, expected from 1e-6 to 1e9 requests per second");
-    assert_snapshot!(fault("mean=100", "mean=100,median=5"), @"");
-    assert_snapshot!(fault("sigma=1,", "sigma=-1,"), @"");
-    assert_snapshot!(fault("max=1000", "max=0"), @"");
-    assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma\""), @"");
-    assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma:cv=0\""), @"");
-    assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"3\""), @"");
-    assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"geometric:3\"\nthink = \"5s\""), @"");
-    assert_snapshot!(fault("seed = 7", "seed = 7\nthink = \"5\""), @"");
-    assert_snapshot!(fault("seed = 7", "seed = 7\nsystem_prompts = \"0\""), @"");
-    assert_snapshot!(fault("seed = 7", "seed = 7\npairs = \"none.csv\""), @"");
-    assert_snapshot!(fault("lognormal:mean=100,sigma=1,max=1000", "file:none.txt"), @"");
+    assert_snapshot!(fault("mean=100", "mean=100,median=5"), @"s.toml, line 10, `input_tokens`: law of lengths `lognormal:mean=100,median=5,sigma=1,max=1000`: expected either `median` or `mean`");
+    assert_snapshot!(fault("sigma=1,", "sigma=-1,"), @"s.toml, line 10, `input_tokens`: input_tokens.sigma must be from 0 to 10, got -1");
+    assert_snapshot!(fault("max=1000", "max=0"), @"s.toml, line 10, `input_tokens`: input_tokens.max must be at least min and at most 4294967295, got 0");
+    assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma\""), @"s.toml, line 10, `arrivals`: law of arrivals `gamma`: expected a number for `cv`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma:cv=0\""), @"s.toml, line 10, `arrivals`: arrivals.cv must be from 0.01 to 10, got 0");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"3\""), @"s.toml, line 6, `workload.generate`: expected both `turns` and `think`, or neither");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"geometric:3\"\nthink = \"5s\""), @"s.toml, line 6, `workload.generate`: turns must be at most 1000 turns: give the law a `max`, got 4294967295");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nthink = \"5\""), @"s.toml, line 10, `think`: think time `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nsystem_prompts = \"0\""), @"s.toml, line 10, `system_prompts`: system_prompts.tokens must be from 1 to 4294967295, got 0");
+    assert_snapshot!(fault("seed = 7", "seed = 7\npairs = \"none.csv\""), @"s.toml, line 10, `pairs`: none.csv: cannot be read: No such file or directory (os error 2)");
+    assert_snapshot!(fault("lognormal:mean=100,sigma=1,max=1000", "file:none.txt"), @"s.toml, line 10, `input_tokens`: none.txt: cannot be read: No such file or directory (os error 2)");
     assert_snapshot!(fault("[workload.generate]", "[workload]\ntrace = \"t.csv\"\n[workload.generate]"), @"s.toml, line 6, `workload`: expected exactly one of `generate`, `requests`, `trace`");
     assert_snapshot!(fault("name = \"s\"", "name = \"s s\""), @"s.toml, line 2, `name`: found s s, expected letters, digits, `.`, `_` and `-`");
     assert_snapshot!(fault("name = \"s\"\n", ""), @"s.toml, line 1: missing field `name`");

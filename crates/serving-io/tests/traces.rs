@@ -205,7 +205,7 @@ fn faults_of_a_file_name_it_and_what_is_right() {
     assert_snapshot!(say("time,prompt,answer\n0,1,1\n"), @"f: no column for arrival; the file has `time`, `prompt`, `answer`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
     assert_snapshot!(say("arrival_s,prompt,output_tokens\n0,1,1\n"), @"f: no column for input_tokens; the file has `arrival_s`, `prompt`, `output_tokens`; map one, for example `--map input_tokens=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
     assert_snapshot!(say("TIMESTAMP,ContextTokens\r\n2023-11-16 18:15:46.6805900,374\r\n"), @"f: no column for arrival; the file has `TIMESTAMP`, `ContextTokens`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
-    assert_snapshot!(say("[1, 2]"), @"f: begins with `[1, 2]`; expected Azure LLM inference trace (`azure`), Mooncake trace (`mooncake`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
+    assert_snapshot!(say("[1, 2]"), @"f: begins with `[1, 2]`; expected Azure LLM inference trace (`azure`), BurstGPT trace (`burstgpt`), Mooncake trace (`mooncake`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
     assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early: is the file truncated?");
     assert_snapshot!(say("arrival_s,arrival_ms,input_tokens,output_tokens\n0,0,1,1\n"), @"column map `arrival_ms`: arrival is already mapped to `arrival_s`, expected one column");
     let map = TraceMap::parse(["arrival_s=t", "input_tokens=i", "output_tokens=o"]).unwrap();
@@ -218,7 +218,7 @@ fn faults_of_a_file_name_it_and_what_is_right() {
         );
     }
     let format = "azur".parse::<TraceFormat>().unwrap_err();
-    assert_snapshot!(format.to_string(), @"`azur` is no input format; expected one of `azure`, `mooncake`, `goodput`, `jsonl`, `csv`");
+    assert_snapshot!(format.to_string(), @"`azur` is no input format; expected one of `azure`, `burstgpt`, `mooncake`, `goodput`, `jsonl`, `csv`");
 }
 
 /// The folder with third parties' data.
@@ -317,7 +317,10 @@ fn burstgpt_traces_of_both_schemas_are_read() {
     let file = trace(old);
     assert_eq!(file.format, TraceFormat::BurstGpt);
     assert_eq!(rows(&file.workload), ["2 0s 472 18", "4 113s 417 276"]);
-    assert_snapshot!(notes(&file).join("\n"), @"");
+    assert_snapshot!(notes(&file).join("\n"), @"
+    no-output: 1 of 3 rows (the first in line 3) have 0 answer tokens, as failed requests do, and are left out: their prompts may have loaded the server
+    clock-shifted: arrivals count from the first row, which the file's clock puts at 5 s
+    ");
 
     let new = "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
                5,a,1.5,ChatGPT,472,18,490,Conversation log\n\
@@ -357,14 +360,14 @@ fn a_slice_is_a_part_of_requests_or_of_time() {
         Ok(_) => part(text).unwrap_err().to_string(),
         Err(e) => e.to_string(),
     };
-    assert_snapshot!(say("5..9"), @"");
-    assert_snapshot!(say("12:00-13:00"), @"");
-    assert_snapshot!(say("2..1"), @"");
-    assert_snapshot!(say("10-20"), @"");
-    assert_snapshot!(say("25:00-26:00"), @"");
+    assert_snapshot!(say("5..9"), @"slice `5..9`: expected a part with requests: the trace has 5 of them, the last one at 100 s");
+    assert_snapshot!(say("12:00-13:00"), @"slice `12:00-13:00`: expected a part with requests: the trace has 5 of them, the last one at 100 s");
+    assert_snapshot!(say("2..1"), @"slice `2..1`: expected requests `0..1000`, times from the start `10m-30m` or times of day `18:20-18:30`, the end after the start");
+    assert_snapshot!(say("10-20"), @"slice `10-20`: expected requests `0..1000`, times from the start `10m-30m` or times of day `18:20-18:30`, the end after the start");
+    assert_snapshot!(say("25:00-26:00"), @"slice `25:00-26:00`: expected requests `0..1000`, times from the start `10m-30m` or times of day `18:20-18:30`, the end after the start");
     let plain = trace("arrival_s,input_tokens,output_tokens\n0,1,1\n1,1,1\n");
     let slice: Slice = "10:00-11:00".parse().unwrap();
-    assert_snapshot!(slice.of(&plain.workload, plain.epoch).unwrap_err().to_string(), @"");
+    assert_snapshot!(slice.of(&plain.workload, plain.epoch).unwrap_err().to_string(), @"slice `10:00-11:00`: expected times from the start such as `10m-30m`: the trace has no calendar");
 }
 
 /// What is written reads back the same: every digit of an arrival, names and prefixes.
@@ -396,7 +399,7 @@ fn what_is_written_reads_back_the_same() {
     }
     let wrong =
         r#"{"id":"a","arrival_s":0,"input_tokens":9,"output_tokens":1,"prompt_segments":[[1,8]]}"#;
-    assert_snapshot!(say(wrong), @"");
+    assert_snapshot!(say(wrong), @"f, line 1, `prompt_segments`: found [[1,8]], expected pairs of a segment below 2^62 and its tokens, 9 in all, and an `answer_segment` that is one or none");
 }
 
 /// Gaps of 10, 10, 70 and 10 s: mean 25, standard deviation 30. Two prompts of 8 tokens begin with

@@ -27,7 +27,10 @@ impl<'a> Parameters<'a> {
         names: &[&'static str],
     ) -> Result<Self> {
         let mut read = Self { what, text, values: Vec::new() };
-        let known = || format!("at most {}: {}", names.len(), names.join(", "));
+        let known = || match names {
+            [] => "no values".to_owned(),
+            names => format!("the values {}, each once", names.join(", ")),
+        };
         for (i, item) in list.split(',').enumerate().filter(|_| !list.is_empty()) {
             let (name, value) = match item.split_once('=') {
                 Some((name, value)) => {
