@@ -13,7 +13,7 @@ use capacity::fit::{Errors, Fitted, Form, Point, Regime, Source, fit};
 use clap::ValueEnum;
 use sched_sim::DecodeFirst;
 
-use crate::output::{Format, same_file};
+use crate::output::{Format, check_outputs};
 
 pub const EXAMPLES: &str = "\
 A file is told by its content: a log of steps or a closed-loop sweep (CSV or
@@ -129,18 +129,8 @@ pub struct Arguments {
 impl Arguments {
     /// Refuses to write over what is read, or twice into one file.
     fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let outputs = [("-o", output), ("--residuals", self.residuals.as_deref())];
-        for (option, file) in outputs.into_iter().filter_map(|(o, f)| Some((o, f?))) {
-            if self.files.iter().chain(&self.validate).any(|input| same_file(input, file)) {
-                bail!("{option} {}: is an input file, name another one", file.display());
-            }
-        }
-        if let (Some(a), Some(b)) = (output, self.residuals.as_deref())
-            && same_file(a, b)
-        {
-            bail!("-o and --residuals both name {}: the second would overwrite", b.display());
-        }
-        Ok(())
+        let inputs: Vec<PathBuf> = self.files.iter().chain(&self.validate).cloned().collect();
+        check_outputs(&inputs, &[("-o", output), ("--residuals", self.residuals.as_deref())])
     }
 
     fn options(&self) -> Result<Options> {

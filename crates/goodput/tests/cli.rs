@@ -419,7 +419,7 @@ fn an_input_is_never_written_over() {
     );
 }
 
-/// A full disk is an error; a reader that went away, as `head` does, is none.
+/// A full disk is an error; a reader that went away, as `head` does, ends the tool in silence.
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
@@ -435,7 +435,8 @@ fn output_that_cannot_be_written_is_an_error() {
     drop(reader);
     let output =
         Command::new(env!("CARGO_BIN_EXE_goodput")).arg("explain").stdout(writer).output().unwrap();
-    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    // 128 and SIGPIPE, as a shell reports it of `cat`.
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(141), 0));
 }
 
 #[test]
@@ -810,4 +811,42 @@ fn a_run_under_vllm_can_be_checked_by_hand() {
                      --step-time base=10ms,prefill=1ms/token";
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
     insta::assert_snapshot!(run_in(dir.path(), &arguments));
+}
+
+/// `-` is standard output for every command's result, and for nothing else; a file is written once.
+#[test]
+fn outputs_mean_the_same_in_every_command() {
+    let dir = folder_of_examples();
+    let map = "--map=ttft_ms=first_ms";
+    let to = |more: &[&str]| run_in(dir.path(), &[&["report", "log.csv", map], more].concat());
+    assert_eq!(to(&["-o", "-"]), to(&[]));
+    assert!(!dir.path().join("-").exists());
+    let mut said = String::new();
+    for arguments in [
+        &["report", "log.csv", map, "--partial", "-"][..],
+        &["report", "log.csv", map, "--partial", "x", "-o", "x"],
+        &["check", "log.csv", map, "--slo", "p50(ttft)<1s", "--junit", "-"],
+        &["check", "log.csv", map, "--slo", "p50(ttft)<1s", "--junit", "x", "-o", "x"],
+        &["check", "log.csv", map, "--slo", "p50(ttft)<1s", "--junit", "log.csv"],
+        &["diff", "log.csv", "azure.csv", "-o", "azure.csv"],
+        &["diagnose", "log.csv", map, "-o", "log.csv"],
+        &["report", "log.csv", map, "--strict"],
+    ] {
+        said.push_str(&refused(dir.path(), arguments));
+    }
+    insta::assert_snapshot!("outputs", said);
+}
+
+#[test]
+fn explain_knows_findings_and_rows_and_says_which_there_are() {
+    let dir = folder_of_examples();
+    insta::assert_snapshot!("explain_row", run(&["explain", "queue-grows"]));
+    let said: String = [
+        &["explain", "W99"][..],
+        &["explain", "queue_grow"],
+        &["explain", "queue_grows", "--with", "rho=1"],
+    ]
+    .map(|arguments| refused(dir.path(), arguments))
+    .concat();
+    insta::assert_snapshot!("explain_unknown", said);
 }

@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy only knows the test functions")]
 
-use metrics_core::Error;
 use metrics_core::compare::{
     Better, change, change_of_runs, change_paired, gate_zero, no_regress, rate_interval,
+    same_requests,
 };
 use metrics_core::interval::{Confidence, Interval};
 use metrics_core::report::Answer;
 use metrics_core::summary::Summary;
+use metrics_core::timeline::TimelineFields;
 use metrics_core::units::Seconds;
+use metrics_core::{Error, Outcome, RequestTimeline};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -208,4 +210,38 @@ proptest! {
         prop_assert!(close(there.low.unwrap(), back.high.unwrap()));
         prop_assert!(close(there.high.unwrap(), back.low.unwrap()));
     }
+}
+
+/// Requests of one constant prompt length fit any load: rows that were numbered pair only where
+/// prompts and answers vary alike, or where something else tells the requests apart.
+#[test]
+fn a_length_that_all_loads_have_pairs_nothing() {
+    let run = |id: &dyn Fn(u64) -> String, lengths: &dyn Fn(u64) -> (Option<u64>, u64)| {
+        let one = |i| {
+            let (input, output) = lengths(i);
+            RequestTimeline::new(TimelineFields {
+                id: id(i),
+                outcome: Outcome::Completed,
+                input_tokens: input,
+                output_tokens: Some(output),
+                ..TimelineFields::default()
+            })
+            .unwrap()
+        };
+        (0..50).map(one).collect::<Vec<_>>()
+    };
+    let row = |i: u64| (i + 2).to_string();
+    let named = |i: u64| format!("req-{i:x}");
+    let constant = |_| (Some(512), 128);
+    let outputs_vary = |i| (Some(512), 100 + i % 7);
+    let both_vary = |i| (Some(300 + i % 11), 100 + i % 7);
+    let same = |a: &[RequestTimeline], prompts| same_requests(a, a, prompts);
+    assert!(!same(&run(&row, &constant), false));
+    assert!(!same(&run(&row, &outputs_vary), false));
+    assert!(!same(&run(&row, &|i| (None, 100 + i % 7)), false));
+    assert!(same(&run(&row, &both_vary), false));
+    assert!(same(&run(&named, &constant), false));
+    assert!(same(&run(&row, &constant), true));
+    // Lengths that differ are other requests, whatever else is alike.
+    assert!(!same_requests(&run(&named, &constant), &run(&named, &both_vary), true));
 }
