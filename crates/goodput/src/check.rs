@@ -142,6 +142,41 @@ impl Assertion {
     }
 }
 
+/// How many requests of a run failed, which no percentile of it shows.
+struct Failed {
+    run: String,
+    share: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl Failed {
+    /// Those of a run, if there are any.
+    fn of(run: &Loaded) -> Option<Self> {
+        let completed = run.figure(COMPLETED_SHARE).filter(|f| f.value < 1.0)?;
+        let interval = completed.interval.as_ref().ok();
+        Some(Self {
+            run: run.name.clone(),
+            share: 1.0 - completed.value,
+            low: interval.and_then(|i| i.high).map(|x| 1.0 - x),
+            high: interval.and_then(|i| i.low).map(|x| 1.0 - x),
+        })
+    }
+
+    fn shown(&self) -> String {
+        let bound = |x: Option<f64>| x.map_or("..".to_owned(), format::percent);
+        let interval = match (self.low, self.high) {
+            (None, None) => "no interval".to_owned(),
+            (low, high) => format!("{} to {}", bound(low), bound(high)),
+        };
+        format!("{} of the finished requests, {interval}", format::percent(self.share))
+    }
+
+    fn as_json(&self) -> Value {
+        json!({ "run": self.run, "failed_share": self.share, "low": self.low, "high": self.high })
+    }
+}
+
 /// Runs the command; what it prints and its exit code.
 pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let (files, limits) = files(arguments);
@@ -169,6 +204,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     if !bases.is_empty() {
         regressions(&mut all, &margins, &news, &bases, basis, least)?;
     }
+    let failed: Vec<Failed> = news.iter().chain(&bases).filter_map(Failed::of).collect();
     let invalid: Vec<String> = news.iter().chain(&bases).filter_map(invalid).collect();
     let overall = overall(&all, !invalid.is_empty());
     if let Some(path) = &arguments.junit {
@@ -176,17 +212,18 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         std::fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = match format {
-        Format::Text => text(&all, &invalid, overall, confidence)?,
+        Format::Text => text(&all, &failed, &invalid, overall, confidence)?,
         Format::Json => json_text(&json!({
             "schema_version": 1,
             "kind": "goodput-check",
             "confidence": f64::from(confidence),
             "result": word(overall),
             "invalid_runs": invalid,
+            "failed": failed.iter().map(Failed::as_json).collect::<Vec<Value>>(),
             "assertions": all.iter().map(as_json).collect::<Vec<Value>>(),
         }))?,
-        Format::Csv => csv_text(&HEADER, &rows(&all))?,
-        Format::Md => markdown_table(&HEADER, &rows(&all)),
+        Format::Csv => csv_text(&HEADER, &rows(&all, &failed))?,
+        Format::Md => markdown_table(&HEADER, &rows(&all, &failed)),
     };
     Ok((text, code(overall)))
 }
@@ -615,16 +652,19 @@ const fn word(answer: Answer) -> &'static str {
 
 const HEADER: [&str; 4] = ["answer", "asked", "seen", "run"];
 
-fn rows(all: &[Assertion]) -> Vec<Vec<String>> {
-    all.iter()
-        .map(|a| {
-            vec![word(a.answer).to_owned(), a.asked.clone(), a.seen.clone(), a.subject.clone()]
-        })
-        .collect()
+fn rows(all: &[Assertion], failed: &[Failed]) -> Vec<Vec<String>> {
+    let answers = all.iter().map(|a| {
+        vec![word(a.answer).to_owned(), a.asked.clone(), a.seen.clone(), a.subject.clone()]
+    });
+    let not_asked = failed.iter().map(|f| {
+        vec!["-".to_owned(), "failed requests, not asked".to_owned(), f.shown(), f.run.clone()]
+    });
+    answers.chain(not_asked).collect()
 }
 
 fn text(
     all: &[Assertion],
+    failed: &[Failed],
     invalid: &[String],
     overall: Answer,
     confidence: Confidence,
@@ -646,6 +686,12 @@ fn text(
     }
     if all.iter().any(|a| !a.checks.is_empty()) {
         writeln!(text, "\nindeterminate by a finding: `goodput report` says what to do about it")?;
+    }
+    if !failed.is_empty() {
+        writeln!(text, "\nfailed, a miss of every limit and in no percentile")?;
+    }
+    for f in failed {
+        writeln!(text, "  {}: {}", f.run, f.shown())?;
     }
     for why in invalid {
         writeln!(text, "\n{why}")?;

@@ -133,6 +133,32 @@ impl Arguments {
         check_outputs(&inputs, &[("-o", output), ("--residuals", self.residuals.as_deref())])
     }
 
+    /// Refuses options that nothing here can use.
+    fn check_use(&self, output: Option<&Path>) -> Result<()> {
+        let of_file = [
+            ("--name", self.name.as_deref().unwrap_or_default()),
+            ("--model", self.model.as_str()),
+            ("--gpu", self.gpu.as_str()),
+            ("--engine", self.engine.as_str()),
+            ("--licence", self.licence.as_str()),
+        ];
+        if let (None, Some((option, _))) = (output, of_file.iter().find(|(_, v)| !v.is_empty())) {
+            bail!("{option}: stands in the file of -o, which is not given");
+        }
+        for (option, value) in
+            [("--layers", self.layers.map(u64::from)), ("--kv-tokens", self.kv_tokens)]
+        {
+            if value == Some(0) {
+                bail!("{option}: must be at least 1, got 0");
+            }
+        }
+        let mut inputs = self.files.iter().chain(&self.validate);
+        if self.layers.is_some() && !inputs.any(|f| f.is_dir()) {
+            bail!("--layers: is for folders of kernel tables, and none is given");
+        }
+        Ok(())
+    }
+
     fn options(&self) -> Result<Options> {
         let items = crate::report::map_items(&self.map);
         Ok(Options {
@@ -185,6 +211,7 @@ const LEAST: usize = 8;
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Result<String> {
     arguments.check_files(output)?;
+    arguments.check_use(output)?;
     let options = arguments.options()?;
     let read = |path: &PathBuf| sources::read(path, &options).map_err(|e| anyhow!("{e}"));
     let mut sources: Vec<Source> = arguments.files.iter().map(read).collect::<Result<_>>()?;
@@ -196,6 +223,9 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
     let mut checks = Vec::new();
     for path in &arguments.validate {
         checks.push(check(arguments, path, read(path)?, &groups)?);
+    }
+    if arguments.max_num_seqs.is_some() && checks.iter().all(|c| c.replay.is_none()) {
+        bail!("--max-num-seqs: is to replay a request log on one fit, and --validate has none");
     }
     if let Some(path) = &arguments.residuals {
         std::fs::write(path, render::residuals(&groups)?)

@@ -115,8 +115,9 @@ pub fn distinct_runs(runs: &[&Loaded]) -> Result<()> {
             if a.has_requests() && a.timelines == b.timelines {
                 bail!("{} and {} hold the same requests: the same run twice", base.name, new.name);
             }
-            let neither = !a.has_requests() && !b.has_requests();
-            if neither && !a.stated.is_empty() && a.stated == b.stated {
+            let figures_only = |r: &Run| !r.has_requests() && r.server.is_none();
+            let both = figures_only(a) && figures_only(b);
+            if both && !a.stated.is_empty() && a.stated == b.stated {
                 bail!("{} and {} state the same figures: the same run twice", base.name, new.name);
             }
             if a.server.is_some() && a.server == b.server {

@@ -83,7 +83,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     partial: Option<PathBuf>,
     /// Report partial results as one run.
-    #[arg(long, value_name = "PARTIAL", num_args = 1.., conflicts_with_all = ["files", "goodput", "map", "input_format"])]
+    #[arg(long, value_name = "PARTIAL", num_args = 1.., conflicts_with_all = ["files", "goodput", "map", "input_format", "sketch"])]
     merge: Vec<PathBuf>,
 }
 
@@ -138,7 +138,7 @@ impl Objectives {
             .map_err(|e| anyhow!("--goodput: {e}"))?;
         slo = slo.and(limits).map_err(|e| anyhow!("--slo and --goodput: {e}"))?;
         if self.strict && slo.is_empty() {
-            bail!("--strict: there is no limit to be strict about, such as --slo 'ttft<200ms'");
+            bail!("--strict: is for the limits of --slo and --goodput, and none is given");
         }
         Ok(if self.strict { slo.strictly() } else { slo })
     }

@@ -42,16 +42,28 @@ fn folder_of_examples() -> tempfile::TempDir {
     copy("rate20-fail.json", "a.json");
     copy("../prometheus/vllm-0.33.0.metrics.txt", "metrics.txt");
     copy("../prometheus/vllm-0.33.0.metrics.txt", "before.txt");
-    copy("../prometheus/vllm-0.33.0.metrics.txt", "after.txt");
     copy("closed-c8.json", "b.json");
     copy("closed-c8.json", "good.json");
     for (i, name) in ["old", "new", "before", "after", "o1", "o2", "n1", "n2"].iter().enumerate() {
-        copy(
-            if i % 2 == 0 { "closed-c8.json" } else { "rate20-fail.json" },
-            &format!("{name}.json"),
-        );
+        let from = if i % 2 == 0 { "closed-c8.json" } else { "rate20-fail.json" };
+        let text = std::fs::read_to_string(sample(from)).unwrap();
+        // Each is a run of its own: the first request is sent some milliseconds earlier.
+        let (front, rest) = text.split_once("\"start_times\": [").unwrap();
+        let (first, rest) = rest.split_once(',').unwrap();
+        let first = first.parse::<f64>().unwrap() - 0.001 * (i as f64 + 1.0);
+        let text = format!("{front}\"start_times\": [{first},{rest}");
+        std::fs::write(dir.path().join(format!("{name}.json")), text).unwrap();
     }
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let snapshot =
+        std::fs::read_to_string(sample("../prometheus/vllm-0.33.0.metrics.txt")).unwrap();
+    let later = |line: &str| match line.rsplit_once(' ') {
+        Some((name, value)) if name.starts_with("vllm:prompt_tokens_total{") => {
+            format!("{name} {}\n", value.parse::<f64>().unwrap() + 1.0)
+        }
+        _ => format!("{line}\n"),
+    };
+    write("after.txt", &snapshot.lines().map(later).collect::<String>());
     write("log.csv", "first_ms,total_ms,n\n400,1000,4\n300,900,7\n");
     write(
         "log.jsonl",

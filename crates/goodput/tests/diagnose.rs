@@ -265,7 +265,7 @@ fn wrong_arguments_are_named() {
         &["diagnose", &one, "--interval", "60s"],
         &["diagnose", &one, "--with", "gpu_utilization=40%,gpu_utilization=50%"],
         &["diagnose", &two, &two],
-        &["diagnose", &still, "--baseline", &again],
+        &["diagnose", &still, &again],
         &["diagnose", &one, "--format", "csv"],
         &["diagnose", &two],
         &["diagnose", &two, "--run", "3"],

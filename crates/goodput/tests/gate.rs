@@ -296,6 +296,7 @@ fn a_share_has_its_bounds_in_its_message() {
     };
     let mut text = margin("150%") + &margin("-5%") + &margin("5") + &margin("ttft_p50=x");
     text += &check(&["--slo", "ttft<1 s @ 101%"]);
+    text += &check(&["--slo", "p100(ttft)<1 s"]);
     text += &check(&["--slo", "ttft<1 s @ 50%"]);
     insta::assert_snapshot!(text);
 }
@@ -337,6 +338,9 @@ fn failures_are_a_figure_and_a_regression() {
         )
     );
     assert!(gate("failing.csv", "5%").ends_with("exit 1\n"));
+    // A percentile target says nothing of them, so they are said beside it.
+    let target = run_in(dir.path(), &["check", "failing.csv", "--slo", "p50(ttft)<1s"]);
+    insta::assert_snapshot!("failing_and_a_target", target);
     assert!(!gate("same.csv", "5%").contains("completed share"));
     let diff = run_in(dir.path(), &["diff", "old.csv", "failing.csv", "--format", "csv"]);
     insta::assert_snapshot!(

@@ -120,6 +120,16 @@ pub enum Kind {
     Share,
 }
 
+/// A ratio; where the base is so near 0 that it is beyond every number, there is none.
+fn finite_ratio(value: f64) -> Result<f64> {
+    if value.is_finite() { Ok(value) } else { Err(Error::NotFinite { input: "new / base", value }) }
+}
+
+/// A relative bound from its logarithm; open if it is beyond every number.
+fn bound_of(log: f64) -> Option<f64> {
+    Some(log.exp_m1()).filter(|x| x.is_finite())
+}
+
 /// How much a figure changed from a base to a new run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
@@ -161,7 +171,8 @@ impl Change {
 ///
 /// # Errors
 ///
-/// [`Error::NotAbove`] unless both figures are above zero: a ratio has no meaning there.
+/// [`Error::NotAbove`] unless both figures are above zero: a ratio has no meaning there;
+/// [`Error::NotFinite`] where the ratio is beyond every number.
 ///
 /// # Examples
 ///
@@ -197,9 +208,9 @@ pub fn change(
     Ok(Change {
         base,
         new,
-        relative: new / base - 1.0,
-        low: low.map(f64::exp_m1),
-        high: high.map(f64::exp_m1),
+        relative: finite_ratio(new / base)? - 1.0,
+        low: low.and_then(bound_of),
+        high: high.and_then(bound_of),
         none_because,
     })
 }
@@ -240,7 +251,7 @@ pub fn change_paired(pairs: &[(f64, f64)], confidence: Confidence) -> Result<Cha
         |of: fn(&(f64, f64)) -> f64| Ok(Summary::new(pairs.iter().map(of).collect())?.mean());
     let base_mean = above("the base's mean", mean(|p| p.0)?, 0.0)?;
     let new_mean = above("the new mean", mean(|p| p.1)?, 0.0)?;
-    let r = new_mean / base_mean;
+    let r = finite_ratio(new_mean / base_mean)?;
     let residuals = Summary::new(pairs.iter().map(|(b, n)| n - r * b).collect())?;
     let (half, none_because) = match residuals.run().mean(confidence) {
         Ok(i) => (i.width().map(|w| w / 2.0 / base_mean), None),
@@ -301,9 +312,9 @@ pub fn change_of_runs(base: &[f64], new: &[f64], confidence: Confidence) -> Resu
     Ok(Change {
         base: base_mean.exp(),
         new: new_mean.exp(),
-        relative: d.exp_m1(),
-        low: Some((d - half).exp_m1()),
-        high: Some((d + half).exp_m1()),
+        relative: finite_ratio(d.exp_m1())?,
+        low: bound_of(d - half),
+        high: bound_of(d + half),
         none_because: None,
     })
 }

@@ -245,3 +245,15 @@ fn a_length_that_all_loads_have_pairs_nothing() {
     // Lengths that differ are other requests, whatever else is alike.
     assert!(!same_requests(&run(&named, &constant), &run(&named, &both_vary), true));
 }
+
+/// 1e90 after 1e-300 is more than any number can say, and no infinity is printed for it.
+#[test]
+fn a_ratio_beyond_every_number_is_none() {
+    assert!(matches!(change(1e-300, None, 1e90, None), Err(Error::NotFinite { .. })));
+    let pairs = [(1e-300, 1e90), (1e-300, 2e90)];
+    assert!(change_paired(&pairs, Confidence::P95).is_err());
+    let wide = interval(Some(1e-300), Some(1e300));
+    let c = change(1.0, Some(&wide), 1.0, Some(&wide)).unwrap();
+    assert_eq!(c.high, None, "{c:?}");
+    assert!(c.low.is_some_and(f64::is_finite));
+}
