@@ -784,7 +784,7 @@ fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     "#);
     let text = run_in(dir.path(), &["sim", "--max-model-len", "100"]);
     insta::assert_snapshot!(text, @r#"
-    goodput: options of vllm-v1 without it: add --policy vllm-v1
+    goodput: --max-model-len: for vllm-v1 alone: add --policy vllm-v1
     exit 2
     "#);
 }

@@ -459,5 +459,5 @@ fn a_column_map_for_a_file_of_known_fields_is_refused() {
     let vllm = r#"{"model_id": "m", "num_prompts": 1, "completed": 1, "mean_ttft_ms": 3.0}"#;
     let map = ColumnMap::parse(["ttft_ms=x"]).unwrap();
     let error = bytes(vllm, &Options { map, format: None }).unwrap_err().to_string();
-    insta::assert_snapshot!(error, @"");
+    insta::assert_snapshot!(error, @"log: is a file of known fields (vllm bench serve result), which no `--map` can change; leave it out, or say with `--input-format` jsonl, csv or parquet that it is a log of any origin");
 }
