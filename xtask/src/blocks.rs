@@ -39,7 +39,8 @@ pub const BLOCKS: &[Block] = &[
     ("tool-faults", |l| Ok(tool_faults(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
     ("sample-report", |_| sample_report()),
-    ("sample-sim", |_| printed(&["sim"])),
+    ("sample-check", |_| sample_check()),
+    ("sample-sim", |_| printed(&["sim"], 0)),
 ];
 
 /// Words of the sources' titles that the Chinese pages say in Chinese.
@@ -515,14 +516,22 @@ const SAMPLE: &str = "crates/serving-io/tests/data/vllm-0.33.0/rate20-fail.json"
 fn sample_report() -> Result<String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
     let file = format!("{root}{SAMPLE}");
-    let text = printed(&["report", &file, "--goodput", "ttft:150", "tpot:15"])?;
+    let text = printed(&["report", &file, "--goodput", "ttft:150", "tpot:15"], 0)?;
+    Ok(text.replace(root, ""))
+}
+
+/// What the README's check prints: a target that is missed.
+fn sample_check() -> Result<String> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
+    let directory = format!("{root}crates/serving-io/tests/data/aiperf-0.13.0/rate15-fail");
+    let text = printed(&["check", &directory, "--slo", "ttft<150ms @ 95%"], 1)?;
     Ok(text.replace(root, ""))
 }
 
 /// What a command of the tool prints, as a block of a page.
-fn printed(arguments: &[&str]) -> Result<String> {
+fn printed(arguments: &[&str], code: u8) -> Result<String> {
     let answer = goodput::run(["goodput"].iter().chain(arguments));
-    if answer.code != 0 {
+    if answer.code != code {
         bail!("`goodput {}` failed: {}", arguments.join(" "), answer.err.trim());
     }
     Ok(format!("```text\n{}\n```", answer.out.trim_end()))

@@ -1,11 +1,12 @@
 //! `goodput check`: may this ship?
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use metrics_core::compare::{
-    Better, Change, Comparable, change_of_runs, gate_zero, margin_needed, no_regress,
+    Better, COMPLETED_SHARE, Change, Comparable, change_of_runs, gate_zero, margin_needed,
+    no_regress,
 };
 use metrics_core::format;
 use metrics_core::grammar;
@@ -17,10 +18,10 @@ use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, Tes
 use serde_json::{Value, json};
 
 use crate::gate::{
-    Basis, Loaded, Paired, Reading, affecting, change_shown, changed, interval_shown, pair, shown,
-    subjects,
+    Basis, Loaded, Paired, Reading, affecting, change_shown, changed, distinct_files,
+    distinct_runs, interval_shown, pair, shown, subjects,
 };
-use crate::output::{Format, csv_text, json_text, markdown_table, one_line};
+use crate::output::{Format, check_outputs, csv_text, json_text, markdown_table, one_line};
 use crate::report::{Objectives, time};
 
 pub const EXAMPLES: &str = "\
@@ -32,6 +33,7 @@ bad side, and is indeterminate else: run longer, or give more runs.
 --no-regress compares with --base: a margin for the usual figures, or figures
 with their own (`ttft_p99=10%`). Several runs on both sides are taken as
 repeated runs of one setting, so that what differs from run to run is counted.
+Where requests failed, the share that completed is one of the usual figures.
 
 What the verdict of `goodput report` calls an error decides before any interval:
 a figure that it affects is indeterminate, and a run with an error that affects
@@ -53,7 +55,8 @@ Exit codes:
   3  nothing is missed, but something is indeterminate";
 
 /// Figures that a margin without a name is for.
-const USUAL: [&str; 11] = [
+const USUAL: [&str; 12] = [
+    COMPLETED_SHARE,
     "ttft_p50_s",
     "ttft_p95_s",
     "ttft_mean_s",
@@ -97,6 +100,14 @@ pub struct Arguments {
     reading: Reading,
 }
 
+impl Arguments {
+    /// Refuses to write over what is read, or twice into one file.
+    pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        let inputs: Vec<PathBuf> = files(self).0.into_iter().chain(self.base.clone()).collect();
+        check_outputs(&inputs, &[("-o", output), ("--junit", self.junit.as_deref())])
+    }
+}
+
 /// One question and its answer.
 struct Assertion {
     /// Which run, or both sides.
@@ -131,6 +142,41 @@ impl Assertion {
     }
 }
 
+/// How many requests of a run failed, which no percentile of it shows.
+struct Failed {
+    run: String,
+    share: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl Failed {
+    /// Those of a run, if there are any.
+    fn of(run: &Loaded) -> Option<Self> {
+        let completed = run.figure(COMPLETED_SHARE).filter(|f| f.value < 1.0)?;
+        let interval = completed.interval.as_ref().ok();
+        Some(Self {
+            run: run.name.clone(),
+            share: 1.0 - completed.value,
+            low: interval.and_then(|i| i.high).map(|x| 1.0 - x),
+            high: interval.and_then(|i| i.low).map(|x| 1.0 - x),
+        })
+    }
+
+    fn shown(&self) -> String {
+        let bound = |x: Option<f64>| x.map_or("..".to_owned(), format::percent);
+        let interval = match (self.low, self.high) {
+            (None, None) => "no interval".to_owned(),
+            (low, high) => format!("{} to {}", bound(low), bound(high)),
+        };
+        format!("{} of the finished requests, {interval}", format::percent(self.share))
+    }
+
+    fn as_json(&self) -> Value {
+        json!({ "run": self.run, "failed_share": self.share, "low": self.low, "high": self.high })
+    }
+}
+
 /// Runs the command; what it prints and its exit code.
 pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let (files, limits) = files(arguments);
@@ -144,17 +190,21 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     asks(arguments, &slo, attainment)?;
     let confidence = arguments.objectives.confidence()?;
     let basis = Basis { slo: &slo, method: arguments.objectives.method(), confidence };
+    let named: Vec<&PathBuf> = files.iter().chain(&arguments.base).collect();
+    distinct_files(&named)?;
+    let margins = margins(&arguments.no_regress, &slo)?;
     let news = arguments.reading.load(&files, basis)?;
     let least = if arguments.warn_fatal { Level::Warn } else { Level::Error };
+    let bases = arguments.reading.load(&arguments.base, basis)?;
+    distinct_runs(&news.iter().chain(&bases).collect::<Vec<_>>())?;
     let mut all = Vec::new();
     for run in &news {
         targets(&mut all, run, &slo, attainment, least)?;
     }
-    let bases = arguments.reading.load(&arguments.base, basis)?;
     if !bases.is_empty() {
-        let margins = margins(&arguments.no_regress, &slo)?;
         regressions(&mut all, &margins, &news, &bases, basis, least)?;
     }
+    let failed: Vec<Failed> = news.iter().chain(&bases).filter_map(Failed::of).collect();
     let invalid: Vec<String> = news.iter().chain(&bases).filter_map(invalid).collect();
     let overall = overall(&all, !invalid.is_empty());
     if let Some(path) = &arguments.junit {
@@ -162,17 +212,18 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         std::fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = match format {
-        Format::Text => text(&all, &invalid, overall, confidence)?,
+        Format::Text => text(&all, &failed, &invalid, overall, confidence)?,
         Format::Json => json_text(&json!({
             "schema_version": 1,
             "kind": "goodput-check",
             "confidence": f64::from(confidence),
             "result": word(overall),
             "invalid_runs": invalid,
+            "failed": failed.iter().map(Failed::as_json).collect::<Vec<Value>>(),
             "assertions": all.iter().map(as_json).collect::<Vec<Value>>(),
         }))?,
-        Format::Csv => csv_text(&HEADER, &rows(&all))?,
-        Format::Md => markdown_table(&HEADER, &rows(&all)),
+        Format::Csv => csv_text(&HEADER, &rows(&all, &failed))?,
+        Format::Md => markdown_table(&HEADER, &rows(&all, &failed)),
     };
     Ok((text, code(overall)))
 }
@@ -365,12 +416,19 @@ enum Margin {
 /// Reads `5%` and `ttft_p99=10%`.
 fn margins(items: &[String], slo: &SloSet) -> Result<Vec<Margin>> {
     let mut margins = Vec::new();
+    let mut seen: Vec<Option<&str>> = Vec::new();
     for item in items {
         let (name, share) = match item.split_once('=') {
             Some((name, share)) => (Some(name.trim()), share),
             None => (None, item.as_str()),
         };
-        let margin = grammar::share(share.trim()).map_err(|e| anyhow!("--no-regress: {e}"))?;
+        let margin = grammar::share(share.trim())
+            .map_err(|e| anyhow!("--no-regress {}: {e}", one_line(item)))?;
+        if seen.contains(&name.map(stem)) {
+            let what = name.unwrap_or("the margin of all figures");
+            bail!("--no-regress: {} is given twice, keep one", one_line(what));
+        }
+        seen.push(name.map(stem));
         if let Some(name) = name {
             margins.push(Margin::Named(name.to_owned(), margin));
         } else {
@@ -422,7 +480,11 @@ fn regressions(
         let (key, limit) = match margin {
             Margin::Named(name, limit) => (named(name, news, bases)?, *limit),
             Margin::Usual(key, limit) => {
-                if news.iter().chain(bases).any(|r| r.figure(key).is_none()) {
+                let of_all: Option<Vec<&Comparable>> =
+                    news.iter().chain(bases).map(|r| r.figure(key)).collect();
+                let Some(of_all) = of_all else { continue };
+                // Where nothing failed there is nothing to tell.
+                if *key == COMPLETED_SHARE && of_all.iter().all(|f| 1.0 <= f.value) {
                     continue;
                 }
                 ((*key).to_owned(), *limit)
@@ -590,16 +652,19 @@ const fn word(answer: Answer) -> &'static str {
 
 const HEADER: [&str; 4] = ["answer", "asked", "seen", "run"];
 
-fn rows(all: &[Assertion]) -> Vec<Vec<String>> {
-    all.iter()
-        .map(|a| {
-            vec![word(a.answer).to_owned(), a.asked.clone(), a.seen.clone(), a.subject.clone()]
-        })
-        .collect()
+fn rows(all: &[Assertion], failed: &[Failed]) -> Vec<Vec<String>> {
+    let answers = all.iter().map(|a| {
+        vec![word(a.answer).to_owned(), a.asked.clone(), a.seen.clone(), a.subject.clone()]
+    });
+    let not_asked = failed.iter().map(|f| {
+        vec!["-".to_owned(), "failed requests, not asked".to_owned(), f.shown(), f.run.clone()]
+    });
+    answers.chain(not_asked).collect()
 }
 
 fn text(
     all: &[Assertion],
+    failed: &[Failed],
     invalid: &[String],
     overall: Answer,
     confidence: Confidence,
@@ -621,6 +686,12 @@ fn text(
     }
     if all.iter().any(|a| !a.checks.is_empty()) {
         writeln!(text, "\nindeterminate by a finding: `goodput report` says what to do about it")?;
+    }
+    if !failed.is_empty() {
+        writeln!(text, "\nfailed, a miss of every limit and in no percentile")?;
+    }
+    for f in failed {
+        writeln!(text, "  {}: {}", f.run, f.shown())?;
     }
     for why in invalid {
         writeln!(text, "\n{why}")?;

@@ -11,6 +11,10 @@ use crate::{check, diagnose, diff, explain, fit, queue, report, sim, trace};
 /// written.
 pub const USAGE: u8 = 2;
 
+/// Exit code where the reader of standard output is gone: what a shell reports of a program that
+/// SIGPIPE ended, as it does most others.
+pub const CLOSED_PIPE: u8 = 141;
+
 const EXIT_CODES: &str = "\
 Examples:
   goodput report result.json --slo 'ttft<200ms,tpot<50ms'
@@ -24,7 +28,8 @@ Exit codes:
   0  fine
   1  an objective is missed, or a figure regressed (check)
   2  wrong command line, or an input that cannot be read
-  3  indeterminate (check), or a run that is not valid (report)";
+  3  indeterminate (check), or a run that is not valid (report)
+  141  the reader of standard output is gone, as after `| head`";
 
 /// One set of books for LLM serving: exact metrics, goodput and queueing theory.
 ///
@@ -85,11 +90,17 @@ impl Cli {
     /// Runs the command; what it prints and the exit code.
     pub fn run(self) -> Result<(String, u8)> {
         let format = self.output.format;
-        if let Command::Report(arguments) = &self.command {
-            arguments.check_files(self.output.output.as_deref())?;
-        }
-        if let Command::Sim(arguments) = &self.command {
-            arguments.check_files(self.output.output.as_deref())?;
+        let output = self.output.file();
+        match &self.command {
+            Command::Report(arguments) => arguments.check_files(output)?,
+            Command::Check(arguments) => arguments.check_files(output)?,
+            Command::Diff(arguments) => arguments.check_files(output)?,
+            Command::Diagnose(arguments) => arguments.check_files(output)?,
+            Command::Sim(arguments) => arguments.check_files(output)?,
+            Command::Fit(_)
+            | Command::Queue(_)
+            | Command::Explain(_)
+            | Command::Completions { .. } => {}
         }
         let mut code = 0;
         let text = match self.command {

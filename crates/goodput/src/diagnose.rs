@@ -3,7 +3,7 @@
 mod render;
 mod sources;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use metrics_core::alerts::{Assessment, Observed, State, THRESHOLDS, Threshold, assess};
@@ -14,8 +14,8 @@ use metrics_core::units::{Quantity, Seconds};
 use metrics_core::validity::Finding;
 
 use crate::explain::Lang;
-use crate::gate::{Basis, Reading};
-use crate::output::Format;
+use crate::gate::{Basis, Reading, distinct_files, distinct_runs};
+use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
 use sources::{Joint, Sources, Told};
 
@@ -67,6 +67,23 @@ pub struct Arguments {
     lang: Lang,
 }
 
+impl Arguments {
+    /// The files, those behind `--goodput` included.
+    fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().cloned().chain(self.objectives.swallowed()).collect()
+    }
+
+    /// Refuses to write over what is read, and to read a file twice for one time.
+    pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        let files = self.files();
+        for of_one_time in [&files, &self.baseline] {
+            distinct_files(&of_one_time.iter().collect::<Vec<_>>())?;
+        }
+        let inputs: Vec<PathBuf> = files.into_iter().chain(self.baseline.clone()).collect();
+        check_outputs(&inputs, &[("-o", output)])
+    }
+}
+
 /// What was asked and what the tree answers, for rendering.
 pub struct Answered {
     pub told: Vec<Told>,
@@ -94,14 +111,13 @@ pub struct Alert {
 
 /// Runs the command; what it prints, and the exit code.
 pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
-    let swallowed = arguments.objectives.swallowed();
-    let slo = arguments.objectives.set(&swallowed)?;
+    let slo = arguments.objectives.set(&arguments.objectives.swallowed())?;
     let basis = Basis {
         slo: &slo,
         method: arguments.objectives.method(),
         confidence: arguments.objectives.confidence()?,
     };
-    let files: Vec<PathBuf> = arguments.files.iter().cloned().chain(swallowed).collect();
+    let files = arguments.files();
     if files.is_empty() {
         bail!("no file was given: `goodput diagnose FILE --goodput ttft:200`");
     }
@@ -123,15 +139,20 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         notes: Vec::new(),
         findings: Vec::new(),
         joint: None,
+        two_snapshots: false,
     };
-    let mut seen = sources.read(arguments.reading.load(&files, basis)?, "", &slo)?;
-    if !arguments.baseline.is_empty() {
-        let earlier = sources.read(
-            arguments.reading.load(&arguments.baseline, basis)?,
-            "baseline: ",
-            &slo,
-        )?;
+    let now = arguments.reading.load(&files, basis)?;
+    let earlier = arguments.reading.load(&arguments.baseline, basis)?;
+    for of_one_time in [&now, &earlier] {
+        distinct_runs(&of_one_time.iter().collect::<Vec<_>>())?;
+    }
+    let mut seen = sources.read(now, "", &slo)?;
+    if !earlier.is_empty() {
+        let earlier = sources.read(earlier, "baseline: ", &slo)?;
         seen.against(&earlier);
+    }
+    if interval.is_some() && !sources.two_snapshots {
+        bail!("--interval: is the time between two snapshots, and there are no two");
     }
     sources::objectives(&mut seen, &slo);
     let oom = with(&mut seen, &arguments.with)?;
@@ -177,11 +198,15 @@ fn code(answered: &Answered) -> u8 {
 /// threshold's, is given back.
 fn with(seen: &mut Observations, items: &[String]) -> Result<Option<f64>> {
     let mut oom = None;
-    for item in items {
+    for (i, item) in items.iter().enumerate() {
         let Some((name, value)) = item.split_once('=') else {
             bail!("--with {item}: expected NAME=VALUE, for example gpu_utilization=40%");
         };
         let (name, value) = (name.trim(), value.trim());
+        let named = |other: &String| other.split_once('=').is_some_and(|(n, _)| n.trim() == name);
+        if items.iter().take(i).any(named) {
+            bail!("--with {name}: is given twice, keep one");
+        }
         let plain = value.parse::<f64>().ok().filter(|x| x.is_finite());
         let number = plain
             .or_else(|| grammar::share(value).ok())

@@ -2,25 +2,26 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use metrics_core::compare::{Better, Change, Comparable};
+use metrics_core::compare::{Better, COMPLETED_SHARE, Change, Comparable};
 use metrics_core::format;
 use metrics_core::interval::Confidence;
-use metrics_core::report::Report;
 use metrics_core::tool_rules::Tool;
 use metrics_core::validity::compare::{PerToken, W13, definition_mismatch, regime_differs};
 use metrics_core::validity::content::warm_cache_between;
-use metrics_core::validity::{Finding, Level, Subject};
+use metrics_core::validity::{Facts, Finding, Level, Subject};
 use serde_json::{Map, Value, json};
-use serving_io::run::{RequestRate, Run, Values};
+use serving_io::run::{RequestRate, Run};
 
 use crate::gate::{
-    Basis, Loaded, Paired, Reading, affecting, affects, change_shown, changed, interval_shown,
-    pair, shown, subjects,
+    Basis, Loaded, Paired, Reading, affecting, affects, change_shown, changed, distinct_files,
+    distinct_runs, interval_shown, pair, prompts, shown, subjects,
 };
-use crate::output::{Format, csv_text, json_text, markdown_table, one_line, plain_table};
+use crate::output::{
+    Format, check_outputs, csv_text, json_text, markdown_table, one_line, plain_table,
+};
 use crate::report::{Objectives, finding_json};
 
 pub const EXAMPLES: &str = "\
@@ -45,6 +46,18 @@ pub struct Arguments {
     objectives: Objectives,
     #[command(flatten)]
     reading: Reading,
+}
+
+impl Arguments {
+    /// The files, those behind `--goodput` included.
+    fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().cloned().chain(self.objectives.swallowed()).collect()
+    }
+
+    /// Refuses to write over what is read.
+    pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        check_outputs(&self.files(), &[("-o", output)])
+    }
 }
 
 /// One figure of both runs.
@@ -102,14 +115,14 @@ struct Compared {
 
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
-    let swallowed = arguments.objectives.swallowed();
-    let files: Vec<PathBuf> = arguments.files.iter().chain(&swallowed).cloned().collect();
-    let slo = arguments.objectives.set(&swallowed)?;
+    let files = arguments.files();
+    let slo = arguments.objectives.set(&arguments.objectives.swallowed())?;
     let confidence = arguments.objectives.confidence()?;
     let basis = Basis { slo: &slo, method: arguments.objectives.method(), confidence };
     if files.len() > 2 {
         bail!("diff compares two runs, and {} files were given", files.len());
     }
+    distinct_files(&files.iter().collect::<Vec<_>>())?;
     let runs = arguments.reading.load(&files, basis)?;
     let [base, new] = runs.as_slice() else {
         bail!(
@@ -148,14 +161,11 @@ fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
             bail!("{}: is a scrape of an engine, not a run: `goodput diagnose` reads it", run.name);
         }
     }
+    distinct_runs(&[base, new])?;
     let has_requests = base.report.is_some() && new.report.is_some();
-    if has_requests && base.run.timelines == new.run.timelines {
-        bail!("{} and {} hold the same requests: the same run twice", base.name, new.name);
-    }
-    if !has_requests && base.run.stated == new.run.stated && !base.run.stated.is_empty() {
-        bail!("{} and {} state the same figures: the same run twice", base.name, new.name);
-    }
-    let Paired { pairs, refused, under, same } = pair(base, new, basis);
+    let Paired { mut pairs, refused, under, same } = pair(base, new, basis);
+    // Where nothing failed there is nothing to tell.
+    pairs.retain(|(b, n)| b.key != COMPLETED_SHARE || b.value < 1.0 || n.value < 1.0);
     if pairs.is_empty() {
         if let Some((what, why)) = refused.first() {
             bail!("{} and {}: {what} cannot be compared: {why}", base.name, new.name);
@@ -226,18 +236,8 @@ fn per_token(run: &Loaded) -> Option<(PerToken, String)> {
 
 /// W17: prompts of the new run that the base had sent, where both files tell prompts apart.
 fn sent_in_both(base: &Run, new: &Run) -> Option<Finding> {
-    let prompts = |run: &Run| -> Vec<String> {
-        let column = ["prompt_hash", "prompt"].iter().find_map(|name| run.column(name));
-        match column.map(|c| &c.values) {
-            Some(Values::Text(texts)) => texts.iter().flatten().cloned().collect(),
-            Some(Values::Number(numbers)) => {
-                numbers.iter().flatten().map(ToString::to_string).collect()
-            }
-            None => Vec::new(),
-        }
-    };
-    let sent: HashSet<String> = prompts(base).into_iter().collect();
-    let prompts = prompts(new);
+    let sent: HashSet<String> = prompts(base).into_iter().flatten().collect();
+    let prompts: Vec<String> = prompts(new).into_iter().flatten().collect();
     let shared = prompts.iter().filter(|p| sent.contains(*p)).count();
     warm_cache_between(shared as u64, prompts.len() as u64)
 }
@@ -276,14 +276,11 @@ fn settings(base: &Loaded, new: &Loaded) -> Vec<String> {
         })
     });
     compare("at most in flight", &|r| r.declared.max_concurrency.map(|n| n.to_string()));
-    let mean = |report: &Report, input: bool| {
-        let t = &report.throughput;
-        let lengths = if input { &t.input_length } else { &t.output_length };
-        lengths.as_ref().map(|l| l.mean)
-    };
-    for (what, input) in [("mean input tokens", true), ("mean output tokens", false)] {
-        let of = |run: &Loaded| run.report.as_ref().and_then(|r| mean(r, input));
-        if let (Some(a), Some(b)) = (of(base), of(new))
+    type Mean = fn(&Facts) -> Option<f64>;
+    let means: [(&str, Mean); 2] =
+        [("mean input tokens", Facts::input_mean), ("mean output tokens", |f| f.output.mean)];
+    for (what, of) in means {
+        if let (Some(a), Some(b)) = (of(&base.facts), of(&new.facts))
             // One per cent is within what one seed or another makes of a length distribution.
             && 0.01 * a.max(b) < (a - b).abs()
         {

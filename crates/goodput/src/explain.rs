@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
+use metrics_core::diagnosis::{ROWS, Row, Tolerance};
 use metrics_core::format;
 use metrics_core::grammar;
 use metrics_core::metric::{Formula, Input, Language, Layer, Metric};
@@ -26,7 +27,7 @@ Examples:
 /// Arguments of `explain`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Id of a metric, law or finding (W01); without one, all are listed.
+    /// Id of a metric, law, finding (W01) or row of `goodput diagnose`; without one, all are listed.
     id: Option<String>,
     /// Language of the words.
     #[arg(long, value_enum, default_value_t)]
@@ -71,6 +72,9 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     if let Some(check) = validity::find(id) {
         return finding(check, arguments, language, format);
     }
+    if let Some(row) = ROWS.iter().find(|r| r.id == normal(id)) {
+        return diagnosis(row, arguments, language, format);
+    }
     let metric = find(id).ok_or_else(|| unknown(id))?;
     let numbers = numbers(metric, &arguments.with)?;
     match format {
@@ -100,25 +104,44 @@ const ALIASES: &[(&str, &str)] = &[
     ("b_max", "max_batch_size"),
 ];
 
+/// An id as it is kept.
+fn normal(id: &str) -> String {
+    id.trim().to_ascii_lowercase().replace([' ', '-'], "_")
+}
+
 /// The metric with this id or alias, in any case, with spaces or dashes for underscores.
 fn find(id: &str) -> Option<&'static Metric> {
-    let id = id.trim().to_ascii_lowercase().replace([' ', '-'], "_");
+    let id = normal(id);
     let id = ALIASES.iter().find(|(alias, _)| *alias == id).map_or(id.as_str(), |(_, id)| id);
     all().find(|m| m.id == id)
 }
 
 /// An error that names the ids which look like what was asked for.
 fn unknown(id: &str) -> anyhow::Error {
-    let mut near: Vec<(f64, &str)> = all()
-        .map(|m| (strsim::jaro_winkler(id, m.id), m.id))
+    let number = id.trim().strip_prefix(['w', 'W']);
+    if number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())) {
+        let last = validity::CHECKS.last().map_or("W01", |c| c.id);
+        return anyhow!(
+            "no finding is called `{id}`: they are W01 to {last}, and `goodput explain` lists them"
+        );
+    }
+    let findings = validity::CHECKS.iter().map(|c| c.name);
+    let ids = all().map(|m| m.id).chain(findings).chain(ROWS.iter().map(|r| r.id));
+    let mut near: Vec<(f64, &str)> = ids
+        .map(|known| (strsim::jaro_winkler(id, known), known))
         .filter(|(score, _)| 0.75 < *score)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let near: Vec<&str> = near.into_iter().take(3).map(|(_, id)| id).collect();
     if near.is_empty() {
-        anyhow!("no metric or law is called `{id}`: `goodput explain` lists all")
+        anyhow!(
+            "no metric, law, finding or row of `goodput diagnose` is called `{id}`: `goodput explain` lists all"
+        )
     } else {
-        anyhow!("no metric or law is called `{id}`: did you mean {}?", near.join(", "))
+        anyhow!(
+            "no metric, law, finding or row of `goodput diagnose` is called `{id}`: did you mean {}?",
+            near.join(", ")
+        )
     }
 }
 
@@ -158,6 +181,14 @@ fn list(language: Language, format: Format) -> Result<String> {
                 let title = c.title.in_language(language);
                 writeln!(text, "  {:width$}  {title} [{}]", c.id, c.name)?;
             }
+            let heading = match language {
+                Language::En => "Rows of the diagnosis tree",
+                Language::Zh => "诊断树的行",
+            };
+            writeln!(text, "\n{heading}")?;
+            for r in ROWS {
+                writeln!(text, "  {:width$}  {}", r.id, r.symptom.in_language(language))?;
+            }
             text
         }
     })
@@ -185,6 +216,56 @@ fn layer_name(layer: Layer, language: Language) -> &'static str {
             Layer::Queueing => "排队论",
         },
     }
+}
+
+/// A row of the diagnosis tree.
+fn diagnosis(
+    row: &Row,
+    arguments: &Arguments,
+    language: Language,
+    format: Format,
+) -> Result<String> {
+    if !arguments.with.is_empty() {
+        bail!("{} is a row of the diagnosis tree: `goodput diagnose --with` takes numbers", row.id);
+    }
+    let fires = |language| row.in_language(Tolerance::default(), language).to_string();
+    match format {
+        Format::Text => {}
+        Format::Json => {
+            let both = |t: metrics_core::metric::Text| json!({ "en": t.en, "zh": t.zh });
+            return output::json_text(&json!({
+                "schema_version": 1,
+                "id": row.id,
+                "precedence": row.precedence,
+                "symptom": both(row.symptom),
+                "fires_if": { "en": fires(Language::En), "zh": fires(Language::Zh) },
+                "look_first": both(row.look_first),
+                "cause": both(row.cause),
+                "action": both(row.action),
+                "source": { "work": row.source.work, "section": row.source.section },
+            }));
+        }
+        Format::Csv | Format::Md => {
+            bail!("explain writes text or JSON: use --format text or --format json")
+        }
+    }
+    let [fires_if, look, cause, action, source] = match language {
+        Language::En => ["fires if", "look at", "cause", "do", "source"],
+        Language::Zh => ["触发条件", "先看", "原因", "处理", "来源"],
+    };
+    let mut text = String::new();
+    writeln!(text, "{}: {}", row.id, row.symptom.in_language(language))?;
+    writeln!(text)?;
+    for (label, content) in [
+        (fires_if, fires(language).as_str()),
+        (look, row.look_first.in_language(language)),
+        (cause, row.cause.in_language(language)),
+        (action, row.action.in_language(language)),
+        (source, format!("{}, {}", row.source.work, row.source.section).as_str()),
+    ] {
+        writeln!(text, "{}", line(label, content))?;
+    }
+    Ok(text)
 }
 
 /// A finding of the validity verdict.

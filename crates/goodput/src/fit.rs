@@ -13,7 +13,7 @@ use capacity::fit::{Errors, Fitted, Form, Point, Regime, Source, fit};
 use clap::ValueEnum;
 use sched_sim::DecodeFirst;
 
-use crate::output::{Format, same_file};
+use crate::output::{Format, check_outputs};
 
 pub const EXAMPLES: &str = "\
 A file is told by its content: a log of steps or a closed-loop sweep (CSV or
@@ -129,16 +129,32 @@ pub struct Arguments {
 impl Arguments {
     /// Refuses to write over what is read, or twice into one file.
     fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let outputs = [("-o", output), ("--residuals", self.residuals.as_deref())];
-        for (option, file) in outputs.into_iter().filter_map(|(o, f)| Some((o, f?))) {
-            if self.files.iter().chain(&self.validate).any(|input| same_file(input, file)) {
-                bail!("{option} {}: is an input file, name another one", file.display());
+        let inputs: Vec<PathBuf> = self.files.iter().chain(&self.validate).cloned().collect();
+        check_outputs(&inputs, &[("-o", output), ("--residuals", self.residuals.as_deref())])
+    }
+
+    /// Refuses options that nothing here can use.
+    fn check_use(&self, output: Option<&Path>) -> Result<()> {
+        let of_file = [
+            ("--name", self.name.as_deref().unwrap_or_default()),
+            ("--model", self.model.as_str()),
+            ("--gpu", self.gpu.as_str()),
+            ("--engine", self.engine.as_str()),
+            ("--licence", self.licence.as_str()),
+        ];
+        if let (None, Some((option, _))) = (output, of_file.iter().find(|(_, v)| !v.is_empty())) {
+            bail!("{option}: stands in the file of -o, which is not given");
+        }
+        for (option, value) in
+            [("--layers", self.layers.map(u64::from)), ("--kv-tokens", self.kv_tokens)]
+        {
+            if value == Some(0) {
+                bail!("{option}: must be at least 1, got 0");
             }
         }
-        if let (Some(a), Some(b)) = (output, self.residuals.as_deref())
-            && same_file(a, b)
-        {
-            bail!("-o and --residuals both name {}: the second would overwrite", b.display());
+        let mut inputs = self.files.iter().chain(&self.validate);
+        if self.layers.is_some() && !inputs.any(|f| f.is_dir()) {
+            bail!("--layers: is for folders of kernel tables, and none is given");
         }
         Ok(())
     }
@@ -195,6 +211,7 @@ const LEAST: usize = 8;
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Result<String> {
     arguments.check_files(output)?;
+    arguments.check_use(output)?;
     let options = arguments.options()?;
     let read = |path: &PathBuf| sources::read(path, &options).map_err(|e| anyhow!("{e}"));
     let mut sources: Vec<Source> = arguments.files.iter().map(read).collect::<Result<_>>()?;
@@ -206,6 +223,9 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
     let mut checks = Vec::new();
     for path in &arguments.validate {
         checks.push(check(arguments, path, read(path)?, &groups)?);
+    }
+    if arguments.max_num_seqs.is_some() && checks.iter().all(|c| c.replay.is_none()) {
+        bail!("--max-num-seqs: is to replay a request log on one fit, and --validate has none");
     }
     if let Some(path) = &arguments.residuals {
         std::fs::write(path, render::residuals(&groups)?)

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use metrics_core::compare::{
-    Better, Change, Comparable, Kind, change, comparables, paired_mean, same_requests,
+    Better, COMPLETED_SHARE, Change, Comparable, Kind, change, comparables, paired_mean,
+    same_requests, share_completed,
 };
 use metrics_core::format;
 use metrics_core::interval::Confidence;
@@ -14,10 +15,10 @@ use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
 use metrics_core::tool_rules::{Topic, like_with_like};
 use metrics_core::validity::{Facts, Finding, Level, Subject, findings};
-use serving_io::run::Run;
+use serving_io::run::{Run, Values};
 use serving_io::stated::{self, Of, Statistic};
 
-use crate::output::one_line;
+use crate::output::{one_line, same_file};
 use crate::report::{as_tool, options, read, time, window};
 
 /// How files are read, as every command that reads results says it.
@@ -88,6 +89,61 @@ impl Reading {
     }
 }
 
+/// Refuses files that are named twice: what is compared or repeated has to be a run of its own.
+pub fn distinct_files(files: &[&PathBuf]) -> Result<()> {
+    for (i, file) in files.iter().enumerate() {
+        let earlier = files.get(..i).unwrap_or_default();
+        if file.as_os_str() == "-" {
+            if earlier.contains(file) {
+                bail!("`-` is given twice, but standard input can be read once");
+            }
+        } else if let Some(same) = earlier.iter().find(|e| same_file(e, file)) {
+            if same == file {
+                bail!("{} is given twice, and is one run", file.display());
+            }
+            bail!("{} and {} are one file", same.display(), file.display());
+        }
+    }
+    Ok(())
+}
+
+/// Refuses two files with the same content: a copy is no run of its own.
+pub fn distinct_runs(runs: &[&Loaded]) -> Result<()> {
+    for (i, new) in runs.iter().enumerate() {
+        for base in runs.get(..i).unwrap_or_default() {
+            let (a, b) = (&base.run, &new.run);
+            if a.has_requests() && a.timelines == b.timelines {
+                bail!("{} and {} hold the same requests: the same run twice", base.name, new.name);
+            }
+            let figures_only = |r: &Run| !r.has_requests() && r.server.is_none();
+            let both = figures_only(a) && figures_only(b);
+            if both && !a.stated.is_empty() && a.stated == b.stated {
+                bail!("{} and {} state the same figures: the same run twice", base.name, new.name);
+            }
+            if a.server.is_some() && a.server == b.server {
+                bail!("{} and {} hold the same values: one snapshot twice", base.name, new.name);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The prompts of a run, as texts or hashes, where the file tells them apart.
+pub fn prompts(run: &Run) -> Vec<Option<String>> {
+    let column = ["prompt_hash", "prompt"].iter().find_map(|name| run.column(name));
+    match column.map(|c| &c.values) {
+        Some(Values::Text(texts)) => texts.clone(),
+        Some(Values::Number(n)) => n.iter().map(|x| x.map(|x| x.to_string())).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Whether both files show that the prompts are the same, one by one.
+fn same_prompts(base: &Run, new: &Run) -> bool {
+    let (a, b) = (prompts(base), prompts(new));
+    !a.is_empty() && a == b && a.iter().all(Option::is_some)
+}
+
 fn loaded(name: String, run: Run, basis: Basis<'_>) -> Result<Loaded> {
     let Basis { slo, method, confidence } = basis;
     let table = RequestTable::of(&run.timelines);
@@ -100,7 +156,9 @@ fn loaded(name: String, run: Run, basis: Basis<'_>) -> Result<Loaded> {
         let figures = comparables(&report, &run.timelines, confidence);
         (Some(report), figures)
     } else {
-        (None, of_stated(&stated::figures(&run)))
+        let mut figures = of_stated(&stated::figures(&run));
+        figures.extend(completed_as_stated(&run));
+        (None, figures)
     };
     Ok(Loaded { name, run, report, figures, facts, findings })
 }
@@ -123,6 +181,13 @@ pub const STATED: &str = "the file states the figure and not the samples behind 
 /// Stated figures as those of a report: means, percentiles and rates.
 fn of_stated(figures: &[stated::Figure<'_>]) -> Vec<Comparable> {
     figures.iter().filter_map(|f| stated_as(f, f.value)).collect()
+}
+
+/// The share of requests that completed, from the counts that a file states.
+fn completed_as_stated(run: &Run) -> Option<Comparable> {
+    let (done, failed) = (run.counts.completed?, run.counts.failed?);
+    let finished = done.checked_add(failed).filter(|n| 0 < *n)?;
+    Some(share_completed(done as f64 / finished as f64, Err(STATED.to_owned())))
 }
 
 /// The value of that stated figure's kind as a figure; none of what no report compares.
@@ -204,9 +269,11 @@ pub fn pair(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Paired {
     match (&base.report, &new.report) {
         (Some(_), Some(_)) => {
             let both = |b: &Comparable| Some((b.clone(), new.figure(&b.key)?.clone()));
-            paired.pairs = base.figures.iter().filter_map(both).collect();
+            let figures = base.figures.iter().filter(|b| b.key != COMPLETED_SHARE);
+            paired.pairs = figures.filter_map(both).collect();
             apart(&mut paired, base, new);
-            paired.same = same_requests(&base.run.timelines, &new.run.timelines);
+            let prompts = same_prompts(&base.run, &new.run);
+            paired.same = same_requests(&base.run.timelines, &new.run.timelines, prompts);
         }
         (None, None) => of_two_summaries(&mut paired, base, new),
         (Some(report), None) => {
@@ -216,6 +283,9 @@ pub fn pair(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Paired {
             of_summary(&mut paired, new, report, base, basis, |ours, stated| (stated, ours));
         }
     }
+    // Counts are counts under any tool's rules.
+    let counted = base.figure(COMPLETED_SHARE).zip(new.figure(COMPLETED_SHARE));
+    paired.pairs.extend(counted.map(|(b, n)| (b.clone(), n.clone())));
     paired
 }
 
@@ -289,7 +359,7 @@ fn of_summary(
 /// Two files without requests: the same figure of the same tool, or of tools that define it alike.
 fn of_two_summaries(paired: &mut Paired, base: &Loaded, new: &Loaded) {
     let tools = (stated::tool(&base.run), stated::tool(&new.run));
-    for b in &base.figures {
+    for b in base.figures.iter().filter(|b| b.key != COMPLETED_SHARE) {
         let Some(n) = new.figure(&b.key) else { continue };
         let topic = match b.of {
             "ttft" => Topic::Ttft,

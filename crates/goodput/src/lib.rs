@@ -19,7 +19,7 @@ use std::ffi::OsString;
 
 use clap::Parser;
 
-pub use cli::USAGE;
+pub use cli::{CLOSED_PIPE, USAGE};
 
 /// What a call of the tool answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

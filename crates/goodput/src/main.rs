@@ -5,16 +5,18 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let answer = goodput::run(std::env::args_os());
-    // A reader that went away, as `head` does, is no fault of ours; nobody else is left to tell.
     let mut out = std::io::stdout().lock();
     let written = out.write_all(answer.out.as_bytes()).and_then(|()| out.flush());
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(answer.err.as_bytes());
     match written {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+        // A reader that went away, as `head` does, is no fault of ours, and nobody is left to tell;
+        // but what was to be read was not.
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => ExitCode::from(goodput::CLOSED_PIPE),
+        Err(e) => {
             let _ = writeln!(err, "goodput: cannot write standard output: {e}");
             ExitCode::from(goodput::USAGE)
         }
-        _ => ExitCode::from(answer.code),
+        Ok(()) => ExitCode::from(answer.code),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -26,15 +26,20 @@ pub struct Output {
     /// Form of the result.
     #[arg(long, value_enum, default_value_t, global = true)]
     pub format: Format,
-    /// Write the result to a file instead of standard output.
+    /// Write the result to a file instead of standard output, which is `-`.
     #[arg(short, long, value_name = "FILE", global = true)]
     pub output: Option<PathBuf>,
 }
 
 impl Output {
+    /// The file of the result, if it does not go to standard output.
+    pub fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|o| o.as_os_str() != "-")
+    }
+
     /// What is left for standard output once the result went where it was asked to go.
     pub fn deliver(&self, text: String) -> Result<String> {
-        match &self.output {
+        match self.file() {
             Some(path) => {
                 std::fs::write(path, text)
                     .with_context(|| format!("cannot write {}", path.display()))?;
@@ -69,6 +74,26 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
         // Neither is there yet, or only one is.
         _ => a == b,
     }
+}
+
+/// Refuses to write over what is read, twice into one file, or into a file called `-`; outputs come
+/// with their option.
+pub fn check_outputs(inputs: &[PathBuf], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+    let outputs: Vec<(&str, &Path)> =
+        outputs.iter().filter_map(|&(option, file)| Some((option, file?))).collect();
+    for (i, &(option, file)) in outputs.iter().enumerate() {
+        if file.as_os_str() == "-" {
+            bail!("{option} -: name a file; the result goes to standard output by itself");
+        }
+        if inputs.iter().any(|input| same_file(input, file)) {
+            bail!("{option} {}: is an input file, name another one", file.display());
+        }
+        let earlier = outputs.get(..i).unwrap_or_default();
+        if let Some((other, _)) = earlier.iter().find(|(_, f)| same_file(f, file)) {
+            bail!("{other} and {option} both name {}: the second would overwrite", file.display());
+        }
+    }
+    Ok(())
 }
 
 /// A table without borders: the first column to the left, the others to the right.

@@ -13,6 +13,7 @@ use metrics_core::metric::Language;
 
 use crate::explain::Lang;
 use crate::output::Format;
+use input::in_options;
 
 pub const EXAMPLES: &str = "\
 Rates are per second unless they say otherwise (20/s, 1200/min, 50000/h);
@@ -207,7 +208,9 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         Model::Priority(a) => laws::priority(a, language),
         Model::Ps(a) => models::ps(a, language),
         Model::Lps(a) => models::lps(a, language),
-        Model::Autoscaler(a) => serving::autoscaler(a, language),
+        Model::Autoscaler(a) => {
+            serving::autoscaler(a, language).map_err(|e| in_options(&e, serving::OPTIONS))
+        }
         Model::Batch(a) => models::batch(a, language),
         Model::Bulk(a) => models::bulk(a, language),
         Model::BatchArrivals(a) => models::arrivals(a, language),
@@ -216,7 +219,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         Model::Ggc(a) => laws::ggc(a, language),
         Model::Stability(a) => serving::stable(a, language),
         Model::Burst(a) => serving::burst(a, language),
-        Model::Plan(a) => plan::plan(a, language),
+        Model::Plan(a) => plan::plan(a, language).map_err(|e| in_options(&e, plan::OPTIONS)),
         Model::Required(a) => laws::required(a, language),
         Model::Demand(a) => laws::demand(a, language),
     }?;

@@ -28,7 +28,7 @@ use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
 
 use self::large::{Held, Log};
-use crate::output::{Format, one_line, same_file};
+use crate::output::{Format, check_outputs, one_line};
 use verdict::Believed;
 
 pub const EXAMPLES: &str = "\
@@ -83,7 +83,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     partial: Option<PathBuf>,
     /// Report partial results as one run.
-    #[arg(long, value_name = "PARTIAL", num_args = 1.., conflicts_with_all = ["files", "goodput", "map", "input_format"])]
+    #[arg(long, value_name = "PARTIAL", num_args = 1.., conflicts_with_all = ["files", "goodput", "map", "input_format", "sketch"])]
     merge: Vec<PathBuf>,
 }
 
@@ -137,6 +137,9 @@ impl Objectives {
         let limits = SloSet::from_goodput(self.goodput.iter().map(String::as_str).filter(is_limit))
             .map_err(|e| anyhow!("--goodput: {e}"))?;
         slo = slo.and(limits).map_err(|e| anyhow!("--slo and --goodput: {e}"))?;
+        if self.strict && slo.is_empty() {
+            bail!("--strict: is for the limits of --slo and --goodput, and none is given");
+        }
         Ok(if self.strict { slo.strictly() } else { slo })
     }
 
@@ -162,13 +165,8 @@ impl Arguments {
         if 1 < self.files.iter().filter(|f| f.as_os_str() == "-").count() {
             bail!("`-` is given twice, but standard input can be read once");
         }
-        for (option, output) in [("-o", output), ("--partial", self.partial.as_deref())] {
-            let Some(output) = output else { continue };
-            if self.files().iter().any(|f| same_file(f, output)) {
-                bail!("{option} {}: is an input file, name another one", output.display());
-            }
-        }
-        Ok(())
+        let inputs: Vec<PathBuf> = self.files().into_iter().chain(self.merge.clone()).collect();
+        check_outputs(&inputs, &[("-o", output), ("--partial", self.partial.as_deref())])
     }
 }
 

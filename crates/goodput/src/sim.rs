@@ -28,7 +28,7 @@ use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
 
-use crate::output::{Format, same_file};
+use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
 use crate::trace::Part;
 
@@ -212,24 +212,11 @@ impl EngineArguments {
 impl Arguments {
     /// Refuses to write over what is read, or twice into one file.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let inputs: Vec<&Path> =
-            [&self.trace, &self.scenario].into_iter().flatten().map(PathBuf::as_path).collect();
-        let outputs = [("-o", output), ("--requests-out", self.requests_out.as_deref())];
-        for (option, file) in outputs {
-            let Some(file) = file else { continue };
-            if file.as_os_str() == "-" {
-                bail!("{option} -: name a file; the result goes to standard output by itself");
-            }
-            if inputs.iter().any(|input| same_file(input, file)) {
-                bail!("{option} {}: is an input file, name another one", file.display());
-            }
-        }
-        if let (Some(a), Some(b)) = (output, self.requests_out.as_deref())
-            && same_file(a, b)
-        {
-            bail!("-o and --requests-out both name {}: the second would overwrite", b.display());
-        }
-        Ok(())
+        let step_time = self.step_time.as_ref().map(PathBuf::from);
+        let read = [self.trace.clone(), self.scenario.clone(), step_time];
+        let inputs: Vec<PathBuf> = read.into_iter().flatten().collect();
+        let requests = self.requests_out.as_deref();
+        check_outputs(&inputs, &[("-o", output), ("--requests-out", requests)])
     }
 }
 
@@ -438,7 +425,13 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     }
     let has_options = engines.len() > 1 || engines.iter().any(|e| !e.given().is_empty());
     if has_options && !settings.iter().any(Setting::is_vllm) {
-        bail!("options of vllm-v1 without it: add --policy {VLLM_V1}");
+        let mut given: Vec<&str> =
+            engines.iter().flat_map(|e| e.given()).map(|(n, _)| *n).collect();
+        given.sort_unstable();
+        given.dedup();
+        let named: Vec<String> =
+            given.iter().map(|name| format!("--{}", name.replace('_', "-"))).collect();
+        bail!("{}: for {VLLM_V1} alone: add --policy {VLLM_V1}", named.join(", "));
     }
     Ok((source, settings))
 }

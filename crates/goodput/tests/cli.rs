@@ -42,16 +42,28 @@ fn folder_of_examples() -> tempfile::TempDir {
     copy("rate20-fail.json", "a.json");
     copy("../prometheus/vllm-0.33.0.metrics.txt", "metrics.txt");
     copy("../prometheus/vllm-0.33.0.metrics.txt", "before.txt");
-    copy("../prometheus/vllm-0.33.0.metrics.txt", "after.txt");
     copy("closed-c8.json", "b.json");
     copy("closed-c8.json", "good.json");
     for (i, name) in ["old", "new", "before", "after", "o1", "o2", "n1", "n2"].iter().enumerate() {
-        copy(
-            if i % 2 == 0 { "closed-c8.json" } else { "rate20-fail.json" },
-            &format!("{name}.json"),
-        );
+        let from = if i % 2 == 0 { "closed-c8.json" } else { "rate20-fail.json" };
+        let text = std::fs::read_to_string(sample(from)).unwrap();
+        // Each is a run of its own: the first request is sent some milliseconds earlier.
+        let (front, rest) = text.split_once("\"start_times\": [").unwrap();
+        let (first, rest) = rest.split_once(',').unwrap();
+        let first = first.parse::<f64>().unwrap() - 0.001 * (i as f64 + 1.0);
+        let text = format!("{front}\"start_times\": [{first},{rest}");
+        std::fs::write(dir.path().join(format!("{name}.json")), text).unwrap();
     }
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let snapshot =
+        std::fs::read_to_string(sample("../prometheus/vllm-0.33.0.metrics.txt")).unwrap();
+    let later = |line: &str| match line.rsplit_once(' ') {
+        Some((name, value)) if name.starts_with("vllm:prompt_tokens_total{") => {
+            format!("{name} {}\n", value.parse::<f64>().unwrap() + 1.0)
+        }
+        _ => format!("{line}\n"),
+    };
+    write("after.txt", &snapshot.lines().map(later).collect::<String>());
     write("log.csv", "first_ms,total_ms,n\n400,1000,4\n300,900,7\n");
     write(
         "log.jsonl",
@@ -423,7 +435,7 @@ fn an_input_is_never_written_over() {
     );
 }
 
-/// A full disk is an error; a reader that went away, as `head` does, is none.
+/// A full disk is an error; a reader that went away, as `head` does, ends the tool in silence.
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
@@ -439,7 +451,8 @@ fn output_that_cannot_be_written_is_an_error() {
     drop(reader);
     let output =
         Command::new(env!("CARGO_BIN_EXE_goodput")).arg("explain").stdout(writer).output().unwrap();
-    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    // 128 and SIGPIPE, as a shell reports it of `cat`.
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(141), 0));
 }
 
 #[test]
@@ -775,7 +788,7 @@ fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     "#);
     let text = run_in(dir.path(), &["sim", "--max-model-len", "100"]);
     insta::assert_snapshot!(text, @r#"
-    goodput: options of vllm-v1 without it: add --policy vllm-v1
+    goodput: --max-model-len: for vllm-v1 alone: add --policy vllm-v1
     exit 2
     "#);
 }
@@ -914,4 +927,40 @@ fn a_generated_trace_runs_as_the_draw_does() {
     assert!(text.contains("\"arrival_s\":0,"), "{text}");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"");
+/// `-` is standard output for every command's result, and for nothing else; a file is written once.
+#[test]
+fn outputs_mean_the_same_in_every_command() {
+    let dir = folder_of_examples();
+    let map = "--map=ttft_ms=first_ms";
+    let to = |more: &[&str]| run_in(dir.path(), &[&["report", "log.csv", map], more].concat());
+    assert_eq!(to(&["-o", "-"]), to(&[]));
+    assert!(!dir.path().join("-").exists());
+    let mut said = String::new();
+    for arguments in [
+        &["report", "log.csv", map, "--partial", "-"][..],
+        &["report", "log.csv", map, "--partial", "x", "-o", "x"],
+        &["check", "log.csv", map, "--slo", "p50(ttft)<1s", "--junit", "-"],
+        &["check", "log.csv", map, "--slo", "p50(ttft)<1s", "--junit", "x", "-o", "x"],
+        &["check", "log.csv", map, "--slo", "p50(ttft)<1s", "--junit", "log.csv"],
+        &["diff", "log.csv", "azure.csv", "-o", "azure.csv"],
+        &["diagnose", "log.csv", map, "-o", "log.csv"],
+        &["report", "log.csv", map, "--strict"],
+    ] {
+        said.push_str(&refused(dir.path(), arguments));
+    }
+    insta::assert_snapshot!("outputs", said);
+}
+
+#[test]
+fn explain_knows_findings_and_rows_and_says_which_there_are() {
+    let dir = folder_of_examples();
+    insta::assert_snapshot!("explain_row", run(&["explain", "queue-grows"]));
+    let said: String = [
+        &["explain", "W99"][..],
+        &["explain", "queue_grow"],
+        &["explain", "queue_grows", "--with", "rho=1"],
+    ]
+    .map(|arguments| refused(dir.path(), arguments))
+    .concat();
+    insta::assert_snapshot!("explain_unknown", said);
 }

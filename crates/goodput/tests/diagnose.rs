@@ -251,6 +251,8 @@ fn wrong_arguments_are_named() {
         "vllm:num_requests_swapped 3\nvllm:kv_cache_usage_perc NaN\nvllm:request_success_total 0\n",
     );
     let two = f.write("two.txt", "vllm:num_requests_running{model_name=\"a\"} 1\nvllm:num_requests_running{model_name=\"b\"} 1\n");
+    let still = f.write("still.txt", "vllm:request_success_total 7\n");
+    let again = f.write("again.txt", "vllm:request_success_total 7\n");
     let mut text = String::new();
     for arguments in [
         &["diagnose"][..],
@@ -260,6 +262,10 @@ fn wrong_arguments_are_named() {
         &["diagnose", &one, "--with", "gpu_utilization=1.5"],
         &["diagnose", &one, "--max-num-seqs", "0"],
         &["diagnose", &one, "--interval", "0s"],
+        &["diagnose", &one, "--interval", "60s"],
+        &["diagnose", &one, "--with", "gpu_utilization=40%,gpu_utilization=50%"],
+        &["diagnose", &two, &two],
+        &["diagnose", &still, &again],
         &["diagnose", &one, "--format", "csv"],
         &["diagnose", &two],
         &["diagnose", &two, "--run", "3"],

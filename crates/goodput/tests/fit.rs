@@ -213,3 +213,20 @@ fn what_cannot_be_fitted_says_why() {
     exit Some(2)
     ");
 }
+
+#[test]
+fn an_option_that_nothing_can_use_is_refused() {
+    let dir = folder();
+    let said: String = [
+        &["--name", "x"][..],
+        &["--licence", "x"],
+        &["--layers", "32"],
+        &["--layers", "0"],
+        &["--kv-tokens", "0"],
+        &["--validate", "other-steps.csv", "--max-num-seqs", "8"],
+        &["-o", "-"],
+    ]
+    .map(|more| run(dir.path(), &[&["fit", "steps.csv"], more].concat()))
+    .concat();
+    insta::assert_snapshot!("refusals", said);
+}

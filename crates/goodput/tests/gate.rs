@@ -262,3 +262,102 @@ fn a_finding_makes_what_it_affects_indeterminate() {
     };
     insta::assert_snapshot!("check_burst", text(&["--warn-fatal"]));
 }
+
+/// A run counts once: a copy makes repeated runs look alike, and no run regresses against itself.
+#[test]
+fn one_run_is_not_two() {
+    let dir = folder();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::copy(path("old.csv"), path("copy.csv")).unwrap();
+    std::fs::hard_link(path("old.csv"), path("link.csv")).unwrap();
+    std::fs::write(path("a.json"), summary("vllm", 120.0)).unwrap();
+    std::fs::write(path("b.json"), summary("vllm", 120.0)).unwrap();
+    let gate = ["--no-regress", "5%"];
+    let cases: [&[&str]; 7] = [
+        &["check", "old.csv", "--base", "old.csv"],
+        &["check", "old.csv", "--base", "link.csv"],
+        &["check", "old.csv", "--base", "copy.csv"],
+        &["check", "same.csv", "slow.csv", "--base", "old.csv", "copy.csv"],
+        &["check", "a.json", "--base", "b.json"],
+        &["check", "same.csv", "--base", "old.csv", "--no-regress", "3%"],
+        &["check", "same.csv", "--base", "old.csv", "--no-regress", "ttft_p50=3%,ttft_p50_s=4%"],
+    ];
+    let text: String = cases.iter().map(|c| run_in(dir.path(), &[c, &gate[..]].concat())).collect();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_share_has_its_bounds_in_its_message() {
+    let dir = folder();
+    let check = |more: &[&str]| run_in(dir.path(), &[&["check", "old.csv"], more].concat());
+    let margin = |share: &str| {
+        let given = format!("--no-regress={share}");
+        check(&["--base", "same.csv", &given])
+    };
+    let mut text = margin("150%") + &margin("-5%") + &margin("5") + &margin("ttft_p50=x");
+    text += &check(&["--slo", "ttft<1 s @ 101%"]);
+    text += &check(&["--slo", "p100(ttft)<1 s"]);
+    text += &check(&["--slo", "ttft<1 s @ 50%"]);
+    insta::assert_snapshot!(text);
+}
+
+/// 600 of 2000 requests fail, one in each third of ten: 70 % completed, and every other figure is
+/// that of the base's own law. 4 % failures leave a margin of 5 % open or pass it, but not 2 %.
+#[test]
+fn failures_are_a_figure_and_a_regression() {
+    let dir = folder();
+    let failing = |seed: u64, share: f64| {
+        let mut draws = Draws(seed);
+        let mut text = "arrival_s,ttft_ms,e2e_ms,output_tokens,outcome\n".to_owned();
+        for (i, line) in log(seed, 2000, 1.0).lines().skip(1).enumerate() {
+            if draws.next() < share {
+                writeln!(text, "{:.3},,,,failed", i as f64 / 10.0).unwrap();
+            } else {
+                writeln!(text, "{line},completed").unwrap();
+            }
+        }
+        text
+    };
+    std::fs::write(dir.path().join("failing.csv"), failing(21, 0.3)).unwrap();
+    std::fs::write(dir.path().join("few.csv"), failing(22, 0.03)).unwrap();
+    let gate = |file: &str, margin: &str| {
+        run_in(dir.path(), &["check", file, "--base", "old.csv", "--no-regress", margin])
+    };
+    let row = |text: &str| {
+        let lines: Vec<&str> =
+            text.lines().skip_while(|l| !l.contains("completed share")).collect();
+        lines.get(..2).map(|l| l.join("\n")).unwrap_or_default()
+    };
+    insta::assert_snapshot!(
+        "failing",
+        format!(
+            "{}\n{}\n{}",
+            row(&gate("failing.csv", "5%")),
+            row(&gate("few.csv", "5%")),
+            row(&gate("few.csv", "1%")),
+        )
+    );
+    assert!(gate("failing.csv", "5%").ends_with("exit 1\n"));
+    // A percentile target says nothing of them, so they are said beside it.
+    let target = run_in(dir.path(), &["check", "failing.csv", "--slo", "p50(ttft)<1s"]);
+    insta::assert_snapshot!("failing_and_a_target", target);
+    assert!(!gate("same.csv", "5%").contains("completed share"));
+    let diff = run_in(dir.path(), &["diff", "old.csv", "failing.csv", "--format", "csv"]);
+    insta::assert_snapshot!(
+        "diff_failing",
+        diff.lines().filter(|l| l.starts_with("completed")).collect::<String>()
+    );
+}
+
+/// Two summaries at 10 req/s: the mean prompt has 100 tokens in one and 150 in the other.
+#[test]
+fn summaries_of_other_loads_are_said_to_differ() {
+    let dir = folder();
+    let other = summary("vllm", 150.0)
+        .replace("\"total_input_tokens\": 40000", "\"total_input_tokens\": 60000");
+    std::fs::write(dir.path().join("a.json"), summary("vllm", 120.0)).unwrap();
+    std::fs::write(dir.path().join("b.json"), other).unwrap();
+    let text = run_in(dir.path(), &["diff", "a.json", "b.json"]);
+    assert!(text.contains("differs  mean input tokens: 100 and 150\n"), "{text}");
+    assert!(text.contains("W36 warn  prompts of 100 and 150 tokens\n"), "{text}");
+}

@@ -20,7 +20,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::error::{Error, Result, above};
 use crate::format::plain;
-use crate::interval::{Confidence, Interval};
+use crate::interval::{Confidence, Interval, Series};
 use crate::report::{Answer, Report, distribution_title};
 use crate::slo::Latency;
 use crate::summary::Summary;
@@ -28,16 +28,36 @@ use crate::timeline::{Outcome, RequestTimeline};
 use crate::units::{Quantity, Seconds};
 
 /// Whether two runs served the same requests: the same ids with the same token counts, all of them
-/// completed in both.
+/// completed in both, and something that tells these requests from others.
+///
+/// Readers number requests that have no id, and a constant length fits any load, so neither is
+/// evidence. Ids of the requests' own are, and so are lengths of prompts and answers that both vary,
+/// and prompts that the files show to be the same (`same_prompts`).
 #[must_use]
-pub fn same_requests(base: &[RequestTimeline], new: &[RequestTimeline]) -> bool {
-    base.len() == new.len()
+pub fn same_requests(
+    base: &[RequestTimeline],
+    new: &[RequestTimeline],
+    same_prompts: bool,
+) -> bool {
+    let agree = base.len() == new.len()
         && base.iter().zip(new).all(|(b, n)| {
             let key = |t: &RequestTimeline| (t.input_tokens(), t.output_tokens());
             let known = b.output_tokens().is_some();
             let completed = |t: &RequestTimeline| t.outcome() == Outcome::Completed;
             b.id() == n.id() && key(b) == key(n) && known && completed(b) && completed(n)
-        })
+        });
+    let vary = |of: fn(&RequestTimeline) -> Option<u64>| {
+        base.windows(2).any(|w| matches!(w, [a, b] if of(a).is_some() && of(a) != of(b)))
+    };
+    let lengths = vary(RequestTimeline::input_tokens) && vary(RequestTimeline::output_tokens);
+    agree && (same_prompts || lengths || !only_counted(base))
+}
+
+/// Whether the ids are numbers that go up by one: rows, and nothing of the requests.
+fn only_counted(requests: &[RequestTimeline]) -> bool {
+    let numbers: Option<Vec<u64>> = requests.iter().map(|t| t.id().parse().ok()).collect();
+    numbers
+        .is_some_and(|n| n.windows(2).all(|w| matches!(w, [a, b] if a.checked_add(1) == Some(*b))))
 }
 
 /// The change of the mean of a latency between two runs of the [same requests](same_requests);
@@ -100,6 +120,16 @@ pub enum Kind {
     Share,
 }
 
+/// A ratio; where the base is so near 0 that it is beyond every number, there is none.
+fn finite_ratio(value: f64) -> Result<f64> {
+    if value.is_finite() { Ok(value) } else { Err(Error::NotFinite { input: "new / base", value }) }
+}
+
+/// A relative bound from its logarithm; open if it is beyond every number.
+fn bound_of(log: f64) -> Option<f64> {
+    Some(log.exp_m1()).filter(|x| x.is_finite())
+}
+
 /// How much a figure changed from a base to a new run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
@@ -141,7 +171,8 @@ impl Change {
 ///
 /// # Errors
 ///
-/// [`Error::NotAbove`] unless both figures are above zero: a ratio has no meaning there.
+/// [`Error::NotAbove`] unless both figures are above zero: a ratio has no meaning there;
+/// [`Error::NotFinite`] where the ratio is beyond every number.
 ///
 /// # Examples
 ///
@@ -177,9 +208,9 @@ pub fn change(
     Ok(Change {
         base,
         new,
-        relative: new / base - 1.0,
-        low: low.map(f64::exp_m1),
-        high: high.map(f64::exp_m1),
+        relative: finite_ratio(new / base)? - 1.0,
+        low: low.and_then(bound_of),
+        high: high.and_then(bound_of),
         none_because,
     })
 }
@@ -220,7 +251,7 @@ pub fn change_paired(pairs: &[(f64, f64)], confidence: Confidence) -> Result<Cha
         |of: fn(&(f64, f64)) -> f64| Ok(Summary::new(pairs.iter().map(of).collect())?.mean());
     let base_mean = above("the base's mean", mean(|p| p.0)?, 0.0)?;
     let new_mean = above("the new mean", mean(|p| p.1)?, 0.0)?;
-    let r = new_mean / base_mean;
+    let r = finite_ratio(new_mean / base_mean)?;
     let residuals = Summary::new(pairs.iter().map(|(b, n)| n - r * b).collect())?;
     let (half, none_because) = match residuals.run().mean(confidence) {
         Ok(i) => (i.width().map(|w| w / 2.0 / base_mean), None),
@@ -281,9 +312,9 @@ pub fn change_of_runs(base: &[f64], new: &[f64], confidence: Confidence) -> Resu
     Ok(Change {
         base: base_mean.exp(),
         new: new_mean.exp(),
-        relative: d.exp_m1(),
-        low: Some((d - half).exp_m1()),
-        high: Some((d + half).exp_m1()),
+        relative: finite_ratio(d.exp_m1())?,
+        low: bound_of(d - half),
+        high: bound_of(d + half),
         none_because: None,
     })
 }
@@ -416,7 +447,40 @@ pub fn comparables(
         }
     }
     rates(&mut all, report, timelines, confidence);
+    all.extend(completed_share(timelines, confidence));
     all
+}
+
+/// The key of the share of finished requests that completed; what is left of it to 1 failed.
+pub const COMPLETED_SHARE: &str = "completed_share";
+
+/// The share of finished requests that completed; `None` if none finished.
+///
+/// It says of failures what a ratio can say: their own share has no ratio to a base without any.
+fn completed_share(timelines: &[RequestTimeline], confidence: Confidence) -> Option<Comparable> {
+    let finished = timelines.iter().map(RequestTimeline::outcome);
+    let done: Vec<bool> = finished
+        .filter(|o| *o == Outcome::Completed || o.is_miss())
+        .map(|o| o == Outcome::Completed)
+        .collect();
+    let series = Series::new(done.iter().map(|&d| f64::from(u8::from(d))).collect()).ok()?;
+    let value = series.summary().mean();
+    let interval = series.run().proportion(&done, confidence).map_err(|e| e.to_string());
+    Some(share_completed(value, interval))
+}
+
+/// The figure with the key [`COMPLETED_SHARE`].
+#[must_use]
+pub fn share_completed(value: f64, interval: std::result::Result<Interval, String>) -> Comparable {
+    Comparable {
+        key: COMPLETED_SHARE.to_owned(),
+        title: "completed share".to_owned(),
+        of: "failures",
+        better: Better::Higher,
+        kind: Kind::Share,
+        value,
+        interval,
+    }
 }
 
 /// Rates and shares.

@@ -43,7 +43,7 @@ fn seconds_in(unit: &str) -> Option<f64> {
     })
 }
 
-/// A duration: `250us`, `30ms`, `1.5s`, `2m`, `1h30m`.
+/// A duration: `250us`, `30 ms`, `1.5s`, `2m`, `1h30m`.
 ///
 /// # Errors
 ///
@@ -73,6 +73,8 @@ pub fn duration(s: &str) -> Result<Seconds> {
         let Some((number, after)) = split_number(rest) else {
             return Err(grammar(WHAT, s, "write a number and a unit, for example 250ms or 1h30m"));
         };
+        let spaces = after.len() - after.trim_start().len();
+        let (spaces, after) = after.split_at(spaces);
         let end = after
             .find(|c: char| c.is_ascii_digit() || c == '.' || c == ' ' || c == '-' || c == '+')
             .unwrap_or(after.len());
@@ -95,7 +97,7 @@ pub fn duration(s: &str) -> Result<Seconds> {
         if number < 0.0 {
             return Err(grammar(WHAT, s, "a duration is not negative"));
         }
-        total += scaled(&rest[..rest.len() - after.len()], number, scale);
+        total += scaled(&rest[..rest.len() - after.len() - spaces.len()], number, scale);
         rest = tail.trim_start();
     }
     Seconds::named(WHAT, total)
@@ -290,6 +292,8 @@ pub fn share(s: &str) -> Result<f64> {
             let both = format!("a share is at most 1, write {number}% or {}", number / 100.0);
             Err(grammar(WHAT, s, both))
         }
+        "" | "%" if number < 0.0 => Err(grammar(WHAT, s, "a share is not negative")),
+        "" | "%" => Err(grammar(WHAT, s, "a share is at most 100%")),
         _ => Err(grammar(WHAT, s, expected)),
     }
 }
@@ -309,6 +313,8 @@ mod tests {
             ("1h30m", 5400.0),
             ("1m 30s", 90.0),
             ("0s", 0.0),
+            ("30 ms", 0.03),
+            ("1 h 30 m", 5400.0),
             ("200ms", 0.2),
             ("1e3ms", 1.0),
             ("2.5e-1s", 0.25),
@@ -322,6 +328,7 @@ mod tests {
             "5 fortnights",
             "-5ms",
             "1h30",
+            "1 30",
             "1..5s",
             "nan",
             "1e999s",

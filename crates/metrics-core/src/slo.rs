@@ -215,6 +215,9 @@ impl FromStr for Slo {
             }
             _ => (None, left.as_str()),
         };
+        if p.is_some_and(|p| p <= 0.0 || 1.0 <= p) {
+            return Err(fail("a percentile is above 0 and below 100, such as p99".to_owned()));
+        }
         let latency = Latency::named(name)
             .ok_or_else(|| fail(format!("unknown latency `{name}`, use ttft, tpot or e2e")))?;
         let limit = Limit { latency, limit, bound: Bound::Inclusive };

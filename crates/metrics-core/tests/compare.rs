@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy only knows the test functions")]
 
-use metrics_core::Error;
 use metrics_core::compare::{
     Better, change, change_of_runs, change_paired, gate_zero, no_regress, rate_interval,
+    same_requests,
 };
 use metrics_core::interval::{Confidence, Interval};
 use metrics_core::report::Answer;
 use metrics_core::summary::Summary;
+use metrics_core::timeline::TimelineFields;
 use metrics_core::units::Seconds;
+use metrics_core::{Error, Outcome, RequestTimeline};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -208,4 +210,50 @@ proptest! {
         prop_assert!(close(there.low.unwrap(), back.high.unwrap()));
         prop_assert!(close(there.high.unwrap(), back.low.unwrap()));
     }
+}
+
+/// Requests of one constant prompt length fit any load: rows that were numbered pair only where
+/// prompts and answers vary alike, or where something else tells the requests apart.
+#[test]
+fn a_length_that_all_loads_have_pairs_nothing() {
+    let run = |id: &dyn Fn(u64) -> String, lengths: &dyn Fn(u64) -> (Option<u64>, u64)| {
+        let one = |i| {
+            let (input, output) = lengths(i);
+            RequestTimeline::new(TimelineFields {
+                id: id(i),
+                outcome: Outcome::Completed,
+                input_tokens: input,
+                output_tokens: Some(output),
+                ..TimelineFields::default()
+            })
+            .unwrap()
+        };
+        (0..50).map(one).collect::<Vec<_>>()
+    };
+    let row = |i: u64| (i + 2).to_string();
+    let named = |i: u64| format!("req-{i:x}");
+    let constant = |_| (Some(512), 128);
+    let outputs_vary = |i| (Some(512), 100 + i % 7);
+    let both_vary = |i| (Some(300 + i % 11), 100 + i % 7);
+    let same = |a: &[RequestTimeline], prompts| same_requests(a, a, prompts);
+    assert!(!same(&run(&row, &constant), false));
+    assert!(!same(&run(&row, &outputs_vary), false));
+    assert!(!same(&run(&row, &|i| (None, 100 + i % 7)), false));
+    assert!(same(&run(&row, &both_vary), false));
+    assert!(same(&run(&named, &constant), false));
+    assert!(same(&run(&row, &constant), true));
+    // Lengths that differ are other requests, whatever else is alike.
+    assert!(!same_requests(&run(&named, &constant), &run(&named, &both_vary), true));
+}
+
+/// 1e90 after 1e-300 is more than any number can say, and no infinity is printed for it.
+#[test]
+fn a_ratio_beyond_every_number_is_none() {
+    assert!(matches!(change(1e-300, None, 1e90, None), Err(Error::NotFinite { .. })));
+    let pairs = [(1e-300, 1e90), (1e-300, 2e90)];
+    assert!(change_paired(&pairs, Confidence::P95).is_err());
+    let wide = interval(Some(1e-300), Some(1e300));
+    let c = change(1.0, Some(&wide), 1.0, Some(&wide)).unwrap();
+    assert_eq!(c.high, None, "{c:?}");
+    assert!(c.low.is_some_and(f64::is_finite));
 }

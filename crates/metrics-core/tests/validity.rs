@@ -447,6 +447,15 @@ fn rules_of_other_commands_fire_and_are_silent() {
         },
         ..Facts::default()
     };
+    let open = |rate: f64, answered: f64| Facts {
+        load: Load { rate: Some(Rate::PerSecond(rate)), ..Load::default() },
+        requests_per_s: Some(answered),
+        ..Facts::default()
+    };
+    let at_once =
+        Facts { load: Load { rate: Some(Rate::Unlimited), ..Load::default() }, ..Facts::default() };
+    let prompts =
+        |tokens| Facts { completed: Some(10), input_tokens: Some(tokens), ..Facts::default() };
     let trace = |t: &[Option<f64>]| trace_timing(&TraceTiming::of(t));
     let ms = TraceTiming {
         n: 100,
@@ -525,6 +534,20 @@ fn rules_of_other_commands_fire_and_are_silent() {
             "W36",
             regime_differs(&closed(100.0), &closed(200.0)),
             regime_differs(&closed(100.0), &closed(104.0)),
+        ),
+        // One rate that one of the servers does not keep up with.
+        (
+            "W36",
+            regime_differs(&open(20.0, 20.0), &open(20.0, 12.0)),
+            regime_differs(&open(20.0, 20.0), &open(20.0, 19.0)),
+        ),
+        // A rate against everything at once.
+        ("W36", regime_differs(&open(20.0, 20.0), &at_once), regime_differs(&at_once, &at_once)),
+        // Prompts of 100 and of 150 tokens on average.
+        (
+            "W36",
+            regime_differs(&prompts(1_000), &prompts(1_500)),
+            regime_differs(&prompts(1_000), &prompts(1_040)),
         ),
     ] {
         assert_eq!(id(fires), Some(wanted));

@@ -98,15 +98,13 @@ fn is_table(head: &Head) -> bool {
 }
 
 fn is_summary(head: &Head) -> bool {
-    let older = || head.has_key("input_config") && head.text.contains("\"request_throughput\"");
+    let older = || head.has_key("input_config") && head.has_key("request_throughput");
     head.has_key("aiperf_version") || older()
 }
 
 fn is_records(head: &Head) -> bool {
-    let stamped = || head.text.contains("\"request_start_ns\"");
-    (head.has_key("metadata") && head.has_key("metrics") && stamped())
-        // A cut first line still has the beginning of its metadata.
-        || (head.has_key("metadata") && head.text.contains("\"x_request_id\""))
+    // A first line that is cut off has one of them still.
+    ["metadata.request_start_ns", "metadata.x_request_id"].iter().any(|k| head.has_inner_key(k))
 }
 
 /// Takes window, settings and the tool's figures from the summary that lies beside the records.

@@ -1,7 +1,8 @@
 //! Which format a file has, told by its content, and the one way in.
 //!
 //! [`read`] looks at the beginning of a file (unpacked if it is a gzip or, with the feature
-//! `zstd`, a zstd file) and asks each of [`READERS`] in turn; the name of the file plays no part.
+//! `zstd`, a zstd file) and asks each of [`READERS`] in turn; the name of the file plays no part,
+//! nor does the order of the keys in a JSON object.
 //! [`Options::format`] skips the question. A new format is one module with one [`Reader`] and one
 //! line in [`READERS`].
 //!
@@ -34,7 +35,6 @@ use crate::generic::{self, GenericCsv, GenericJsonl};
 use crate::guidellm::Guidellm;
 use crate::inference_perf::InferencePerf;
 use crate::input::{Head, Input, open};
-use crate::json;
 use crate::llm_pilot::LlmPilot;
 use crate::llmperf::Llmperf;
 use crate::mlperf::Mlperf;
@@ -309,7 +309,13 @@ fn reader_for(input: &Input, options: &Options) -> Result<&'static dyn Reader> {
         Some(format) => READERS.iter().find(|r| r.format() == format),
         None => READERS.iter().find(|r| r.recognizes(&input.head, options)),
     };
-    found.copied().ok_or_else(|| unknown(input))
+    let found = found.copied().ok_or_else(|| unknown(input))?;
+    let generic = [Format::GenericJsonl, Format::GenericCsv, Format::GenericParquet];
+    if !options.map.is_empty() && !generic.contains(&found.format()) {
+        let at = Box::new(Place::file(&input.name));
+        return Err(IoError::MapUnused { at, title: found.format().title() });
+    }
+    Ok(found)
 }
 
 /// What to say about content of no known format.
@@ -324,8 +330,7 @@ fn unknown(input: &Input) -> IoError {
         let found = "a JSON object without a key".to_owned();
         return IoError::UnknownFormat { at, found, expected: format!("one of {}", formats()) };
     }
-    if head.is_json_object() && head.whole && json::ends_early(&head.text) {
-        let line = head.text.lines().count() as u64;
+    if let Some(line) = head.ends_early {
         let at = Box::new(Place::line(&input.name, line));
         return IoError::Truncated { at, inside: "a JSON object" };
     }

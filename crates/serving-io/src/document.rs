@@ -12,7 +12,7 @@ use metrics_core::timeline::LARGEST_TOKENS;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::error::{IoError, Place, Result, shown};
+use crate::error::{IoError, Place, Result, listed, shown};
 use crate::json::{self, COUNT, number, quoted, whole};
 use crate::run::{Run, RunDuration};
 
@@ -379,6 +379,14 @@ pub(crate) fn text(at: &Place, key: &str, value: &Value) -> Result<Option<String
         Value::Null => Ok(None),
         Value::String(s) if json::python_word(s).is_none() => Ok(Some(s.clone())),
         _ => Err(wrong(at, key, value, "a text or null")),
+    }
+}
+
+/// Notes the figures that the tool wrote as `NaN` or `Infinity`.
+pub(crate) fn note_not_finite(run: &mut Run, keys: &[String]) {
+    if !keys.is_empty() {
+        let text = format!("no finite number, left out: {}", listed(keys));
+        run.note("figures-not-finite", &[], text);
     }
 }
 

@@ -471,7 +471,21 @@ impl EngineOptions {
         block_size: u64,
         notes: &mut Vec<String>,
     ) -> Result<u64> {
+        // What a machine's memory is divided by has no effect where less is left to be found.
+        let mut unused = |names: &[&str], by: &str| {
+            let given: Vec<String> = names
+                .iter()
+                .filter(|name| self.get(name).is_some())
+                .map(|name| format!("--{}", name.replace('_', "-")))
+                .collect();
+            if !given.is_empty() {
+                notes.push(format!("no effect, as {by} is given: {}", given.join(", ")));
+            }
+        };
+        const OF_MACHINE: [&str; 3] = ["gpu_memory", "gpu_memory_utilization", "reserved_memory"];
         if let Some(blocks) = self.count("num_kv_blocks")? {
+            unused(&OF_MACHINE, "--num-kv-blocks");
+            unused(&["kv_memory"], "--num-kv-blocks");
             return Ok(blocks);
         }
         let core = |e: Error| fault(e.to_string());
@@ -488,6 +502,7 @@ impl EngineOptions {
         };
         let per_token = BytesPerToken::new(per_token).map_err(core)?;
         if let Some(memory) = self.size("kv_memory")? {
+            unused(&OF_MACHINE, "--kv-memory");
             return kv_blocks(memory, per_token, block_size).map_err(core);
         }
         let Some(machine) = machine else {
@@ -509,11 +524,16 @@ impl EngineOptions {
         if left <= 0.0 {
             return Err(fault(format!(
                 "no memory for the KV cache: {share} of {} GiB is {} GiB, the weights of {} take {} \
-                 GiB of each GPU",
+                 GiB of each GPU{}",
                 gib(memory),
                 gib(memory * share),
                 machine.model,
-                gib(weights)
+                gib(weights),
+                if reserved == 0.0 {
+                    String::new()
+                } else {
+                    format!(", and --reserved-memory {} GiB", gib(reserved))
+                }
             )));
         }
         let blocks = kv_blocks(Bytes::new(left).map_err(core)?, per_token, block_size);
@@ -669,5 +689,25 @@ mod tests {
         assert_eq!(resolved.config.num_blocks as f64, by_hand.floor());
         assert_eq!(resolved.config.max_num_batched_tokens, 8192);
         assert!(resolved.notes[0].contains("--reserved-memory"), "{:?}", resolved.notes);
+    }
+
+    /// What is reserved stands in the message that it causes, and in a note where it has no effect.
+    #[test]
+    fn reserved_memory_is_named_where_it_decides_and_where_it_cannot() {
+        let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1);
+        let resolved =
+            |line: &str| EngineOptions::from_command_line(line).unwrap().resolve(machine.as_ref());
+        let none = resolved("--reserved-memory 60GiB").unwrap_err().to_string();
+        assert!(none.ends_with(", and --reserved-memory 60.00 GiB"), "{none}");
+        let notes = |line: &str| resolved(line).unwrap().notes.join("; ");
+        assert_eq!(
+            notes("--reserved-memory 1GiB --num-kv-blocks 500"),
+            "no effect, as --num-kv-blocks is given: --reserved-memory"
+        );
+        assert_eq!(
+            notes("--gpu-memory-utilization 0.9 --kv-memory 16GiB"),
+            "no effect, as --kv-memory is given: --gpu-memory-utilization"
+        );
+        assert_eq!(notes("--num-kv-blocks 500"), "");
     }
 }

@@ -247,6 +247,17 @@ pub enum IoError {
         /// The field's name that is closest.
         meant: String,
     },
+    /// A column map for a file whose format has its own fields.
+    #[error(
+        "{at}: is a file of known fields ({title}), which no `--map` can change; leave it out, or \
+         say with `--input-format` jsonl, csv or parquet that it is a log of any origin"
+    )]
+    MapUnused {
+        /// The file.
+        at: Box<Place>,
+        /// What it is.
+        title: &'static str,
+    },
     /// A name that is no format.
     #[error("`{name}` is no input format; expected one of {known}")]
     UnknownFormatName {
@@ -494,6 +505,7 @@ impl IoError {
             | Self::Compression { at, .. }
             | Self::UnknownFormat { at, .. }
             | Self::Misspelt { at, .. }
+            | Self::MapUnused { at, .. }
             | Self::FieldTwice { at, .. }
             | Self::Truncated { at, .. }
             | Self::Syntax { at, .. }

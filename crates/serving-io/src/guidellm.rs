@@ -71,7 +71,7 @@ impl Reader for Guidellm {
     }
 
     fn recognizes(&self, head: &Head, _: &Options) -> bool {
-        is_table(head) || (head.has_key("metadata") && head.text.contains("\"guidellm_version\""))
+        is_table(head) || head.has_inner_key("metadata.guidellm_version")
     }
 
     fn read(&self, input: Input, _: &Options) -> Result<Vec<Run>> {

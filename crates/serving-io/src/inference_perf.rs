@@ -64,7 +64,6 @@ use std::path::PathBuf;
 use crate::detect::{Format, Options, Reader};
 use crate::error::Result;
 use crate::input::{Head, Input};
-use crate::json;
 use crate::run::Run;
 
 /// The reader of this format.
@@ -88,11 +87,9 @@ impl Reader for InferencePerf {
     }
 }
 
-/// A list whose first element is a request; what follows its text may be beyond the head.
+/// A list whose first element is a request.
 fn is_requests(head: &Head) -> bool {
-    let Some(list) = head.text.trim_start().strip_prefix('[') else { return false };
-    let keys = json::outer_keys(list.as_bytes());
-    let has = |key: &str| keys.iter().any(|k| k == key);
+    let has = |key: &str| head.has_element_key(key);
     has("start_time") && has("end_time") && (has("request") || has("info"))
 }
 

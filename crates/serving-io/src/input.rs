@@ -7,8 +7,11 @@ use std::path::Path;
 use crate::error::{IoError, Place, Result};
 use crate::json;
 
-/// How much of a file is looked at to tell its format.
+/// How much of a file's text is looked at to tell its format.
 const HEAD: usize = 1 << 16;
+
+/// How much is read at once where the first JSON object is longer than that.
+const PIECE: u64 = 1 << 20;
 
 /// The first bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
@@ -21,19 +24,28 @@ pub struct Input {
     pub compression: Option<&'static str>,
     /// Its beginning.
     pub head: Head,
-    reader: Box<dyn BufRead>,
+    /// What was read to look at it.
+    ahead: Vec<u8>,
+    /// What follows.
+    rest: Box<dyn BufRead>,
 }
 
-/// The beginning of a file: at most 64 KiB.
+/// The beginning of a file: 64 KiB of text, and the keys of the first JSON object however long
+/// that is, since a tool's own keys may stand behind its arrays.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     /// The text, cut at a character.
     pub text: String,
     /// Whether it is the whole file.
     pub whole: bool,
-    /// The keys of the first JSON object, if the file begins with one; of its outermost level, and
-    /// only those within the head.
+    /// The keys of the first JSON object's outermost level, if the file begins with an object.
     pub keys: Vec<String>,
+    /// The keys one level below, as `metadata.version`.
+    pub inner_keys: Vec<String>,
+    /// The keys of a list's first element, if the file begins with a list of objects.
+    pub element_keys: Vec<String>,
+    /// The line in which the file ends before that object does, if it does.
+    pub ends_early: Option<u64>,
     /// Whether it is that of a Parquet file; there is no text then.
     pub parquet: bool,
 }
@@ -49,6 +61,18 @@ impl Head {
     #[must_use]
     pub fn has_key(&self, key: &str) -> bool {
         self.keys.iter().any(|k| k == key)
+    }
+
+    /// Whether an object right below has that key: `metadata.version`.
+    #[must_use]
+    pub fn has_inner_key(&self, key: &str) -> bool {
+        self.inner_keys.iter().any(|k| k == key)
+    }
+
+    /// Whether the file is a list whose first element has that key.
+    #[must_use]
+    pub fn has_element_key(&self, key: &str) -> bool {
+        self.element_keys.iter().any(|k| k == key)
     }
 
     /// The first line that is not blank.
@@ -76,27 +100,61 @@ impl Input {
         } else {
             (None, packed)
         };
-        let mut bytes = peek(name, &mut reader, HEAD)?;
-        let whole = bytes.len() < HEAD;
-        if bytes.is_empty() {
+        let mut ahead = Vec::new();
+        read_some(name, &mut reader, HEAD as u64, &mut ahead)?;
+        let whole = ahead.len() < HEAD;
+        if ahead.is_empty() {
             return Err(IoError::Empty {
                 at: Box::new(Place::file(name)),
                 expected: "benchmark results or a request log".to_owned(),
             });
         }
-        if bytes.starts_with(PARQUET) {
-            let head = Head { whole, parquet: true, ..Head::default() };
-            return Ok(Self { name: name.to_owned(), compression, head, reader });
+        let mut input =
+            Self { name: name.to_owned(), compression, head: Head::default(), ahead, rest: reader };
+        input.head.whole = whole;
+        if input.ahead.starts_with(PARQUET) {
+            input.head.parquet = true;
+            return Ok(input);
         }
-        if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
-            bytes.drain(..3);
-            let mut mark = [0; 3];
-            reader.read_exact(&mut mark).map_err(|e| unreadable(name, &e))?;
+        if input.ahead.starts_with(&[0xef, 0xbb, 0xbf]) {
+            input.ahead.drain(..3);
         }
-        let text = text_of(name, bytes, whole)?;
-        let keys = json::outer_keys(text.as_bytes());
-        let head = Head { text, whole, keys, parquet: false };
-        Ok(Self { name: name.to_owned(), compression, head, reader })
+        input.head.text = text_of(name, input.ahead.clone(), whole)?;
+        input.look_for_keys()?;
+        Ok(input)
+    }
+
+    /// Finds the keys of the first JSON object, reading on until it ends: who reads the file needs
+    /// it as a whole anyway.
+    fn look_for_keys(&mut self) -> Result<()> {
+        let begin = self.ahead.trim_ascii_start();
+        let (list, begin) = match begin.strip_prefix(b"[") {
+            Some(elements) => (true, elements.trim_ascii_start()),
+            None => (false, begin),
+        };
+        if !begin.starts_with(b"{") {
+            return Ok(());
+        }
+        let mut scan = json::Scan::default();
+        scan.push(begin);
+        let mut more = !self.head.whole;
+        while scan.documents == 0 && more {
+            let before = self.ahead.len();
+            read_some(&self.name, &mut self.rest, PIECE, &mut self.ahead)?;
+            let piece = self.ahead.get(before..).unwrap_or_default();
+            more = !piece.is_empty();
+            scan.push(piece);
+        }
+        if scan.documents == 0 {
+            let lines = self.ahead.trim_ascii_end().iter().filter(|&&b| b == b'\n').count();
+            self.head.ends_early = Some(lines as u64 + 1);
+        }
+        if list {
+            self.head.element_keys = scan.keys;
+        } else {
+            (self.head.keys, self.head.inner_keys) = (scan.keys, scan.inner_keys);
+        }
+        Ok(())
     }
 
     /// All bytes.
@@ -104,30 +162,28 @@ impl Input {
     /// # Errors
     ///
     /// [`IoError::Unreadable`] or [`IoError::Encoding`].
-    pub fn into_text(mut self) -> Result<String> {
-        let mut bytes = Vec::new();
-        self.reader.read_to_end(&mut bytes).map_err(|e| unreadable(&self.name, &e))?;
-        text_of(&self.name, bytes, true)
+    pub fn into_text(self) -> Result<String> {
+        let name = self.name.clone();
+        text_of(&name, self.into_bytes()?, true)
     }
 
     /// All bytes, whatever they are.
-    #[cfg(feature = "parquet")]
     pub(crate) fn into_bytes(mut self) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.reader.read_to_end(&mut bytes).map_err(|e| unreadable(&self.name, &e))?;
-        Ok(bytes)
+        self.rest.read_to_end(&mut self.ahead).map_err(|e| unreadable(&self.name, &e))?;
+        Ok(self.ahead)
     }
 
     /// The content line by line.
     #[must_use]
     pub fn into_lines(self) -> Lines {
-        Lines { name: self.name, reader: self.reader, buffer: Vec::new(), line: 0 }
+        let name = self.name.clone();
+        Lines { name, reader: self.into_reader(), buffer: Vec::new(), line: 0 }
     }
 
     /// The content as a stream.
     #[must_use]
     pub fn into_reader(self) -> Box<dyn BufRead> {
-        self.reader
+        Box::new(io::Cursor::new(self.ahead).chain(self.rest))
     }
 }
 
@@ -177,12 +233,17 @@ pub(crate) fn unreadable(name: &str, e: &io::Error) -> IoError {
 }
 
 /// Up to `n` first bytes of a stream, which stay in it.
-fn peek(name: &str, reader: &mut Box<dyn BufRead>, n: usize) -> Result<Vec<u8>> {
+fn peek(name: &str, reader: &mut Box<dyn BufRead>, n: u64) -> Result<Vec<u8>> {
     let mut head = Vec::new();
-    reader.by_ref().take(n as u64).read_to_end(&mut head).map_err(|e| unreadable(name, &e))?;
+    read_some(name, reader, n, &mut head)?;
     let rest = std::mem::replace(reader, Box::new(io::empty()));
     *reader = Box::new(io::Cursor::new(head.clone()).chain(rest));
     Ok(head)
+}
+
+/// Up to `n` more bytes of a stream.
+fn read_some(name: &str, reader: &mut Box<dyn BufRead>, n: u64, to: &mut Vec<u8>) -> Result<usize> {
+    reader.by_ref().take(n).read_to_end(to).map_err(|e| unreadable(name, &e))
 }
 
 /// The bytes as text; what is cut in the middle of a character at the end is left out.

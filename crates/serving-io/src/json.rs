@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use metrics_core::timeline::LARGEST_TOKENS;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::error::{IoError, Place, shown};
@@ -83,83 +83,109 @@ pub(crate) fn raw(value: &RawValue) -> String {
     shown(value.get())
 }
 
-/// Where a scan of JSON text stands.
+/// Goes through JSON text, piece by piece and without checking it, and knows where it stands.
 #[derive(Default)]
-struct Scan {
+pub(crate) struct Scan {
     /// The keys of the first document's outermost object.
-    keys: Vec<String>,
+    pub(crate) keys: Vec<String>,
+    /// The keys one level below, each behind its outer key and a dot.
+    pub(crate) inner_keys: Vec<String>,
+    /// How many documents have ended.
+    pub(crate) documents: u64,
     /// The key of the outermost object that is being read.
     key: Option<String>,
     /// The index in the array under that key.
     index: Option<usize>,
+    open: Vec<u8>,
+    /// Whether a text that begins here is a key.
+    key_next: bool,
+    in_text: bool,
+    escaped: bool,
+    /// The text that is a key if a colon follows.
+    name: Option<Vec<u8>>,
 }
 
-/// Goes through JSON text up to the byte `until` without checking it.
-fn scan(text: &[u8], until: usize) -> Scan {
-    let mut out = Scan::default();
-    let mut open: Vec<u8> = Vec::new();
-    let mut documents = 0;
-    let mut i = 0;
-    let end = until.min(text.len());
-    while i < end {
-        let byte = text[i];
-        match byte {
-            b'"' => {
-                let start = i + 1;
-                i = start;
-                while i < text.len() && text[i] != b'"' {
-                    i += if text[i] == b'\\' { 2 } else { 1 };
+impl Scan {
+    /// Goes on over the next piece of the text.
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        for &byte in piece {
+            if self.in_text {
+                self.text_byte(byte);
+                continue;
+            }
+            match byte {
+                b'"' => {
+                    self.in_text = true;
+                    self.name = (self.key_next && self.open.len() <= 2).then(Vec::new);
                 }
-                let closed = i < text.len();
-                if open == [b'{'] && closed {
-                    let after = text[i + 1..].iter().find(|b| !b.is_ascii_whitespace());
-                    if after == Some(&b':') {
-                        let key = String::from_utf8_lossy(&text[start..i]).into_owned();
-                        if documents == 0 {
-                            out.keys.push(key.clone());
-                        }
-                        out.key = Some(key);
-                        out.index = None;
+                b':' => self.colon(),
+                b'{' | b'[' => {
+                    self.open.push(byte);
+                    self.key_next = byte == b'{';
+                    if self.open == *b"{[" {
+                        self.index = Some(0);
                     }
                 }
-            }
-            b'{' | b'[' => {
-                open.push(byte);
-                if open == *b"{[" {
-                    out.index = Some(0);
+                b'}' | b']' => self.close(),
+                b',' => {
+                    self.key_next = self.open.last() == Some(&b'{');
+                    if self.open == *b"{[" {
+                        self.index = self.index.map(|n| n + 1);
+                    } else if self.open == [b'{'] {
+                        (self.key, self.index) = (None, None);
+                    }
                 }
+                _ => {}
             }
-            b'}' | b']' => {
-                open.pop();
-                if open == [b'{'] {
-                    out.index = None;
-                }
-                if open.is_empty() {
-                    documents += 1;
-                    (out.key, out.index) = (None, None);
-                }
-            }
-            b',' if open == *b"{[" => out.index = out.index.map(|n| n + 1),
-            b',' if open == [b'{'] => (out.key, out.index) = (None, None),
-            _ => {}
         }
-        i += 1;
     }
-    out
+
+    fn text_byte(&mut self, byte: u8) {
+        if byte == b'"' && !self.escaped {
+            self.in_text = false;
+            return;
+        }
+        self.escaped = byte == b'\\' && !self.escaped;
+        if let Some(name) = &mut self.name {
+            name.push(byte);
+        }
+    }
+
+    fn colon(&mut self) {
+        self.key_next = false;
+        let Some(name) = self.name.take() else { return };
+        let name = String::from_utf8_lossy(&name).into_owned();
+        if self.open == [b'{'] {
+            if self.documents == 0 {
+                self.keys.push(name.clone());
+            }
+            (self.key, self.index) = (Some(name), None);
+        } else if self.open == *b"{{"
+            && self.documents == 0
+            && let Some(outer) = &self.key
+        {
+            self.inner_keys.push(format!("{outer}.{name}"));
+        }
+    }
+
+    fn close(&mut self) {
+        self.open.pop();
+        self.key_next = false;
+        if self.open == [b'{'] {
+            self.index = None;
+        }
+        if self.open.is_empty() {
+            self.documents += 1;
+            (self.key, self.index) = (None, None);
+        }
+    }
 }
 
-/// The keys of the first document's outermost object, as far as the text goes.
-pub(crate) fn outer_keys(text: &[u8]) -> Vec<String> {
-    if text.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'{') {
-        return Vec::new();
-    }
-    scan(text, text.len()).keys
-}
-
-/// Whether the first JSON document of the text is cut off.
-pub(crate) fn ends_early(text: &str) -> bool {
-    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
-    documents.next().is_some_and(|first| first.is_err_and(|e| e.is_eof()))
+/// Goes through JSON text up to the byte `until`.
+fn scan(text: &[u8], until: usize) -> Scan {
+    let mut scan = Scan::default();
+    scan.push(text.get(..until).unwrap_or(text));
+    scan
 }
 
 /// What is wrong with JSON text, from the parser's error.
@@ -302,10 +328,26 @@ mod tests {
 
     #[test]
     fn keys_of_a_cut_document_are_those_that_are_there() {
-        let text = br#"{"a": [1, {"x": 2}], "b\"c": "d:", "e": {"f": 1}, "g"#;
-        assert_eq!(outer_keys(text), ["a", "b\\\"c", "e"]);
-        assert_eq!(outer_keys(b"[{\"a\": 1}]"), Vec::<String>::new());
-        assert_eq!(outer_keys(b"{\"a\": 1}\n{\"b\": 2}"), ["a"]);
+        let text = br#"{"a": [1, {"x": 2}], "b\"c": "d:", "e": {"f": 1, "h": {"i": 2}}, "g"#;
+        let found = scan(text, text.len());
+        assert_eq!(found.keys, ["a", "b\\\"c", "e"]);
+        assert_eq!(found.inner_keys, ["e.f", "e.h"]);
+        assert_eq!(found.documents, 0);
+        let two = scan(b"{\"a\": 1}\n{\"b\": 2}", 99);
+        assert_eq!((two.keys, two.documents), (vec!["a".to_owned()], 2));
+    }
+
+    #[test]
+    fn pieces_are_scanned_as_the_whole() {
+        let text = br#"{"a": [1, {"x": "2"}], "b\\": {"c\"": 1, "d": ":,{"}, "e": "f"}"#;
+        let whole = scan(text, text.len());
+        for size in 1..text.len() {
+            let mut pieces = Scan::default();
+            text.chunks(size).for_each(|piece| pieces.push(piece));
+            assert_eq!((&pieces.keys, &pieces.inner_keys), (&whole.keys, &whole.inner_keys));
+        }
+        assert_eq!(whole.keys.len(), 3);
+        assert_eq!(whole.inner_keys, ["b\\\\.c\\\"", "b\\\\.d"]);
     }
 
     #[test]

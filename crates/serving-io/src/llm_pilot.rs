@@ -44,7 +44,7 @@ use crate::detect::{Format, Options, Reader};
 use crate::error::{IoError, Place, Result};
 use crate::grid::{Grid, Runs, add_number, add_text, has_columns};
 use crate::input::{Head, Input};
-use crate::run::{Clock, Run};
+use crate::run::{Clock, Run, in_flight_limit};
 
 /// The reader of this format.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +124,7 @@ impl Reader for LlmPilot {
 fn begin(grid: &Grid, run: &mut Run) -> Result<()> {
     run.clock = Clock::Epoch;
     run.declared.model = grid.text("model")?.map(str::to_owned);
-    run.declared.max_concurrency = grid.count("num_users")?.filter(|&n| 0 < n);
+    run.declared.max_concurrency = in_flight_limit(grid.count("num_users")?);
     if let Some(planned) = grid.text("experiment_duration_s")? {
         let planned = planned.to_owned();
         run.declared.metadata.push(("experiment_duration_s".to_owned(), planned));

@@ -44,10 +44,10 @@ use serde_json::{Map, Value};
 
 use crate::detect::{Format, Options, Reader};
 use crate::document;
-use crate::error::{IoError, Place, Result, input_of, listed, shown};
+use crate::error::{IoError, Place, Result, input_of, shown};
 use crate::input::{Head, Input};
 use crate::json::{self, python_word, without_python_words};
-use crate::run::{Column, Run, Tool, Values};
+use crate::run::{Column, Run, Tool, Values, in_flight_limit};
 
 /// The reader of this format.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +59,9 @@ impl Reader for Llmperf {
     }
 
     fn recognizes(&self, head: &Head, _: &Options) -> bool {
-        if let Some(rest) = head.text.trim_start().strip_prefix('[') {
-            let keys = json::outer_keys(rest.as_bytes());
-            let has = |key: &str| keys.iter().any(|k| k == key);
-            return has("end_to_end_latency_s") && has("number_output_tokens");
-        }
-        head.keys.iter().any(|k| k.starts_with("results_inter_token_latency_s"))
+        let has = |key: &str| head.has_element_key(key);
+        (has("end_to_end_latency_s") && has("number_output_tokens"))
+            || head.keys.iter().any(|k| k.starts_with("results_inter_token_latency_s"))
     }
 
     fn read(&self, input: Input, _: &Options) -> Result<Vec<Run>> {
@@ -103,7 +100,7 @@ fn summary(at: &Place, keys: Map<String, Value>, run: &mut Run) -> Result<()> {
         match key.as_str() {
             "model" => run.declared.model = document::text(at, &key, &value)?,
             "num_concurrent_requests" => {
-                run.declared.max_concurrency = document::count(at, &key, &value)?;
+                run.declared.max_concurrency = in_flight_limit(document::count(at, &key, &value)?);
             }
             _ if key.starts_with("results_") => {
                 match key.as_str() {
@@ -136,10 +133,7 @@ fn summary(at: &Place, keys: Map<String, Value>, run: &mut Run) -> Result<()> {
             },
         }
     }
-    if !not_finite.is_empty() {
-        let text = format!("no finite number, left out: {}", listed(&not_finite));
-        run.note("figures-not-finite", &[], text);
-    }
+    document::note_not_finite(run, &not_finite);
     run.lacks("ttft per request", DETAIL);
     run.lacks("e2e latency per request", DETAIL);
     run.lacks("output tokens and tpot per request", DETAIL);

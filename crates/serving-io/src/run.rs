@@ -146,6 +146,11 @@ pub struct Declared {
     pub metadata: Vec<(String, String)>,
 }
 
+/// The limit on requests in flight that a file states: clients take 0 as no limit.
+pub(crate) fn in_flight_limit(stated: Option<u64>) -> Option<u64> {
+    stated.filter(|&n| 0 < n)
+}
+
 /// Counts that a file states beside or instead of its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -73,10 +73,10 @@ use crate::arrays::{
 };
 use crate::detect::{Format, Options, Reader};
 use crate::document::{self, Document, duration};
-use crate::error::{IoError, Place, Result, listed};
+use crate::error::{IoError, Place, Result};
 use crate::input::{Head, Input};
 use crate::json::{python_word, without_python_words};
-use crate::run::{Column, RequestRate, Run, Tool, Values};
+use crate::run::{Column, RequestRate, Run, Tool, Values, in_flight_limit};
 
 /// The reader of this format.
 #[derive(Clone, Copy, Debug)]
@@ -112,10 +112,7 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
     for (key, value) in std::mem::take(&mut d.rest) {
         take(&at, key, value, &mut run, &mut not_finite)?;
     }
-    if !not_finite.is_empty() {
-        let text = format!("no finite number, left out: {}", listed(&not_finite));
-        run.note("figures-not-finite", &[], text);
-    }
+    document::note_not_finite(&mut run, &not_finite);
     requests(&at, d, &mut run)?;
     if !run.has_requests() && run.stated.is_empty() && run.counts.completed.is_none() {
         let expected = "the counts, figures or arrays of a `sglang.bench_serving` result";
@@ -142,7 +139,9 @@ fn take(
     match key.as_str() {
         "duration" => run.duration = duration(at, &value)?,
         "request_rate" => run.declared.request_rate = rate(at, &value)?,
-        "max_concurrency" => run.declared.max_concurrency = document::count(at, &key, &value)?,
+        "max_concurrency" => {
+            run.declared.max_concurrency = in_flight_limit(document::count(at, &key, &value)?);
+        }
         "backend" => run.declared.backend = document::text(at, &key, &value)?,
         "tag" => run.declared.label = document::text(at, &key, &value)?,
         "completed" => run.counts.completed = document::count(at, &key, &value)?,

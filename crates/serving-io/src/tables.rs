@@ -46,7 +46,7 @@ use crate::detect::{Format, Options, Reader};
 use crate::error::{IoError, Place, Result};
 use crate::grid::{Grid, Runs, add_number, add_text, has_columns};
 use crate::input::{Head, Input};
-use crate::run::{Clock, RequestRate, Run, RunDuration, Tool};
+use crate::run::{Clock, RequestRate, Run, RunDuration, Tool, in_flight_limit};
 
 /// The reader of these tables.
 #[derive(Clone, Copy, Debug)]
@@ -280,7 +280,7 @@ fn summary(grid: &Grid, layout: Layout) -> Result<Run> {
             run.note("result-invalid", &["request_throughput", "token_throughput"], text);
         }
     } else {
-        run.declared.max_concurrency = grid.count("users")?.filter(|&n| 0 < n);
+        run.declared.max_concurrency = in_flight_limit(grid.count("users")?);
         run.counts.completed = grid.count("n_ok")?;
         run.counts.failed = grid.count("n_bad")?;
         let length = grid.number("dur_s")?.filter(|d| 0.0 < *d);

@@ -13,9 +13,9 @@
 //! | `duration` | wall clock from the first send until the last answer, in s; > 0 | [`Run::duration`] |
 //! | `request_rate` | requests per second, or the text `"inf"` | [`Declared::request_rate`] |
 //! | `burstiness` | shape of the gaps between requests; may be a bare `Infinity`: gaps of one length | [`Declared::burstiness`] |
-//! | `max_concurrency`, `num_prompts`, `model_id`, `tokenizer_id`, `backend`, `date`, `label` | as named; null is absent | [`Declared`] |
+//! | `max_concurrency`, `num_prompts`, `model_id`, `tokenizer_id`, `backend`, `date`, `label` | as named; null is absent, and so is a `max_concurrency` of 0, which the client takes as no limit | [`Declared`] |
 //! | `completed`, `failed`, `total_input_tokens`, `total_output_tokens` | counts; the tokens are those of completed requests | [`Counts`] |
-//! | other keys with a number | figures that the tool computed: `mean_ttft_ms`, `p99_tpot_ms`, `request_goodput`, `spec_decode_…` (`request_goodput:`, as some versions spell it, is the same key); such a figure that is no number is an error | [`Run::stated`] |
+//! | other keys with a number | figures that the tool computed: `mean_ttft_ms`, `p99_tpot_ms`, `request_goodput`, `spec_decode_…` (`request_goodput:`, as some versions spell it, is the same key); such a figure that is no number is an error; `NaN` and `Infinity` are left out (note `figures-not-finite`) | [`Run::stated`] |
 //! | other keys | `--metadata` of the user and settings | [`Declared::metadata`] |
 //! | `input_lens`, `output_lens` | tokens per request | token counts |
 //! | `ttfts` | s from sending to the first chunk with a choice | TTFT |
@@ -70,8 +70,11 @@ use crate::detect::{Format, Options, Reader};
 use crate::document::{self, Document, duration};
 use crate::error::{IoError, Place, Result};
 use crate::input::{Head, Input};
+use crate::json::{python_word, without_python_words};
 use crate::rows::note_client_delay;
-use crate::run::{Clock, Column, Counts, Declared, RequestRate, Run, Tool, Values};
+use crate::run::{
+    Clock, Column, Counts, Declared, RequestRate, Run, Tool, Values, in_flight_limit,
+};
 
 /// The reader of this format.
 #[derive(Clone, Copy, Debug)]
@@ -89,19 +92,11 @@ impl Reader for Vllm {
 
     fn read(&self, input: Input, _: &Options) -> Result<Vec<Run>> {
         let name = input.name.clone();
-        let mut text = input.into_text()?;
-        if text.contains(INFINITE) {
-            text = text.replace(INFINITE, r#""burstiness": "inf"   "#);
-        }
+        let text = without_python_words(input.into_text()?);
         let expected = "a result of `vllm bench serve`";
         document::runs(&name, &text, expected, |line, document| run(&name, line, document))
     }
 }
-
-/// An infinite burstiness (gaps of one length) as Python writes it, with a word that is not JSON.
-///
-/// In a JSON string the quotes would be escaped, so that this can only be the key.
-const INFINITE: &str = r#""burstiness": Infinity"#;
 
 /// The scalars of a document.
 struct Scalars<'a> {
@@ -130,12 +125,17 @@ impl Scalars<'_> {
             "burstiness" => {
                 self.declared.burstiness = match (value, value.as_f64()) {
                     (Value::Null, _) => None,
-                    (Value::String(s), _) if s == "inf" => Some(f64::INFINITY),
+                    // Gaps of one length.
+                    (Value::String(s), _) if python_word(s) == Some("Infinity") => {
+                        Some(f64::INFINITY)
+                    }
                     (_, Some(x)) if 0.0 < x => Some(x),
                     _ => return Err(self.wrong(key, value, "a number above 0")),
                 }
             }
-            "max_concurrency" => self.declared.max_concurrency = self.count(key, value)?,
+            "max_concurrency" => {
+                self.declared.max_concurrency = in_flight_limit(self.count(key, value)?);
+            }
             "num_prompts" => self.declared.num_prompts = self.count(key, value)?,
             "model_id" => self.declared.model = self.text(key, value)?,
             "tokenizer_id" => self.declared.tokenizer = self.text(key, value)?,
@@ -166,6 +166,7 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
     let at = Place::line(file, line);
     d.refuse_problem(&at)?;
     let mut run = Run { line, ..Run::default() };
+    let mut not_finite = Vec::new();
     for (key, value) in std::mem::take(&mut d.rest) {
         let mut scalars =
             Scalars { at: at.clone(), declared: &mut run.declared, counts: &mut run.counts };
@@ -173,6 +174,7 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
             run.duration = duration(&at, &value)?;
         } else if !scalars.take(&key, &value)? {
             match value {
+                Value::String(s) if python_word(&s).is_some() => not_finite.push(key),
                 Value::String(_) | Value::Bool(_) | Value::Array(_) | Value::Object(_)
                     if is_figure(&key) =>
                 {
@@ -187,6 +189,7 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
             }
         }
     }
+    document::note_not_finite(&mut run, &not_finite);
     run.tool = Tool {
         name: "vllm bench serve".to_owned(),
         version: None,

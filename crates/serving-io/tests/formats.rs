@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
 
 use metrics_core::timeline::{GapKind, Gaps, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 use proptest::prelude::*;
+use serde_json::Value;
 use serving_io::generic::{CsvRows, JsonRows};
 use serving_io::input::Input;
 use serving_io::run::Clock;
@@ -386,4 +388,76 @@ fn rows_without_an_id_are_named_by_their_line() {
             assert_eq!(names, ["3", "5", "7", "9"], "{end:?}");
         }
     }
+}
+
+/// The JSON files below a folder.
+fn json_files(folder: &Path, to: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            json_files(&path, to);
+        } else if path.extension().is_some_and(|e| e == "json") {
+            to.push(path);
+        }
+    }
+}
+
+/// The same document with a long value in front and the keys of its outermost object, or of a list's
+/// first element, the other way round.
+fn turned(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let long = ("a_long_note".to_owned(), Value::String("x".repeat(100_000)));
+            Value::Object(std::iter::once(long).chain(map.into_iter().rev()).collect())
+        }
+        Value::Array(mut items) => {
+            let first = items.first_mut().map(|i| turned(i.take()));
+            Value::Array(first.into_iter().chain(items.into_iter().skip(1)).collect())
+        }
+        other => other,
+    }
+}
+
+/// Keys in another order, and tens of kilobytes before the first that tells, change no format.
+#[test]
+fn a_tools_file_is_told_wherever_its_keys_stand() {
+    let mut files = Vec::new();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let data = std::env::var_os("GOODPUT_DATA");
+    for folder in [Some(own), data.map(|d| Path::new(&d).join("samples"))].into_iter().flatten() {
+        if folder.exists() {
+            json_files(&folder, &mut files);
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let Ok(value) = serde_json::from_str::<Value>(&text) else { continue };
+        let told = |e: IoError| e.to_string();
+        let Ok(as_it_is) = bytes(&text, &Options::default()) else { continue };
+        let format = bytes(turned(value).to_string(), &Options::default())
+            .map_or_else(|e| Err(told(e)), |f| Ok(f.format));
+        // A reader may refuse the note; it is the right reader then, which says so.
+        match format {
+            Ok(format) => assert_eq!(format, as_it_is.format, "{}", path.display()),
+            Err(why) => assert!(why.contains("a_long_note"), "{}: {why}", path.display()),
+        }
+        seen.insert(as_it_is.format.name());
+    }
+    assert!(["aiperf", "llmperf", "vllm"].iter().all(|f| seen.contains(f)), "{seen:?}");
+}
+
+#[test]
+fn a_long_object_that_is_cut_off_is_said_to_be() {
+    let text = format!("{{\"a_long_note\":\n\"{}\", \"model_id\": ", "x".repeat(100_000));
+    let error = bytes(text, &Options::default()).unwrap_err().to_string();
+    assert!(error.starts_with("log, line 2: ") && error.contains("JSON object"), "{error}");
+}
+
+#[test]
+fn a_column_map_for_a_file_of_known_fields_is_refused() {
+    let vllm = r#"{"model_id": "m", "num_prompts": 1, "completed": 1, "mean_ttft_ms": 3.0}"#;
+    let map = ColumnMap::parse(["ttft_ms=x"]).unwrap();
+    let error = bytes(vllm, &Options { map, format: None }).unwrap_err().to_string();
+    insta::assert_snapshot!(error, @"log: is a file of known fields (vllm bench serve result), which no `--map` can change; leave it out, or say with `--input-format` jsonl, csv or parquet that it is a log of any origin");
 }

@@ -386,3 +386,17 @@ fn public_results_of_older_versions_are_read() {
         );
     }
 }
+
+/// Python writes a mean of nothing as `NaN`; the other figures stand. A limit of 0 is none, as the
+/// client takes it.
+#[test]
+fn a_figure_that_is_no_finite_number_is_left_out_and_said() {
+    let file = text(&format!(
+        r#"{{{HEAD}, "mean_ttft_ms": NaN, "p99_ttft_ms": Infinity, "median_ttft_ms": 5, "max_concurrency": 0}}"#
+    ));
+    let [run] = &file.runs[..] else { panic!("one run") };
+    assert_eq!(run.stated.get("median_ttft_ms"), Some(5.0));
+    assert_eq!((run.stated.get("mean_ttft_ms"), run.declared.max_concurrency), (None, None));
+    let note = run.notes.iter().find(|n| n.id == "figures-not-finite").unwrap();
+    assert_eq!(note.text, "no finite number, left out: `mean_ttft_ms`, `p99_ttft_ms`");
+}

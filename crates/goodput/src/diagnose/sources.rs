@@ -30,6 +30,8 @@ pub struct Sources {
     pub findings: Vec<Finding>,
     /// What the histograms of a snapshot bound.
     pub joint: Option<Joint>,
+    /// Whether a difference of two snapshots was read.
+    pub two_snapshots: bool,
 }
 
 /// The share of requests within each limit, and within all of them, as histograms bound it.
@@ -64,6 +66,7 @@ impl Sources {
             self.tell(&mut seen, &from, format!("{prefix}{}", result.name), kind(&result.run));
         }
         if let Some((name, snapshot)) = Self::server(&servers)? {
+            self.two_snapshots |= snapshot.difference;
             let mut from = self.snapshot(&snapshot)?;
             if let Some(result) = results.first() {
                 self.compare(result, &snapshot);
@@ -147,9 +150,7 @@ impl Sources {
         let window = f.window_s.filter(|_| !f.truncated);
         let own = f.output.total.zip(window).map(|(n, w)| n as f64 / w);
         seen.token_throughput.current = rate.or(own).and_then(|x| TokensPerSecond::new(x).ok());
-        if let (Some(i), Some(n)) = (f.input_tokens, f.completed.filter(|n| 0 < *n)) {
-            seen.prompt_tokens.current = Tokens::new(i as f64 / n as f64).ok();
-        }
+        seen.prompt_tokens.current = f.input_mean().and_then(|n| Tokens::new(n).ok());
         if let (Some(i), Some(o)) = (f.input_tokens, f.output.total.filter(|o| 0 < *o)) {
             seen.prefill_decode_ratio.current = Some(i as f64 / o as f64);
         }

@@ -33,6 +33,17 @@ pub fn shape(option: &str, text: &str) -> Result<Shape> {
     text.parse().map_err(|e| anyhow!("{option}: {e}"))
 }
 
+/// A model's error in the words of the command line: it begins with the symbol of an input, which
+/// is the user's option under another name.
+pub fn in_options(e: &impl std::fmt::Display, options: &[(&str, &str)]) -> anyhow::Error {
+    let text = e.to_string();
+    let (symbol, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    match options.iter().find(|(s, _)| *s == symbol) {
+        Some((_, option)) => anyhow!("{option} {rest}"),
+        None => anyhow!("{text}"),
+    }
+}
+
 /// A list separated by commas.
 pub fn list<T>(text: &str, one: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
     text.split(',').map(|item| one(item.trim())).collect()
@@ -89,7 +100,10 @@ impl Service {
     /// Service rate of one server.
     pub fn mu(&self) -> Result<f64> {
         match &self.service_rate {
-            Some(r) => rate("--service-rate", r),
+            Some(r) => {
+                self.mean()?;
+                rate("--service-rate", r)
+            }
             None => Ok(1.0 / self.mean()?),
         }
     }

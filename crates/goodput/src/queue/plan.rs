@@ -9,7 +9,7 @@ use queueing::profile::{Kind, Quantity};
 use queueing::{Mmc, Queue, WaitDistribution};
 
 use super::answer::{Answer, figure_share, say, seconds};
-use super::input::{Service, count, rate, share, time};
+use super::input::{Service, count, in_options, rate, share, time};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -33,6 +33,17 @@ pub struct Plan {
     #[arg(long, value_name = "COUNT", requires = "rate")]
     slots: Option<String>,
 }
+
+/// What the inputs of the formulas are on the command line.
+pub const OPTIONS: &[(&str, &str)] = &[
+    ("lambda", "--rate"),
+    ("mu", "the service rate"),
+    ("c", "the number of servers"),
+    ("p", "the share of --target"),
+    ("t", "the time of --target"),
+    ("wq", "the time of --target"),
+    ("parts", "--parts"),
+];
 
 /// Reads a target.
 fn target(text: &str) -> Result<Target> {
@@ -87,7 +98,7 @@ fn shown(kind: Kind, value: f64) -> String {
 /// The largest rate that `c` servers take.
 fn largest_rate(mu: f64, c: u64, goal: &Target, text: &str, language: Language) -> Result<Answer> {
     let each = seconds(1.0 / mu);
-    let most = plan::max_rate(mu, c, goal)?;
+    let most = plan::max_rate(mu, c, goal).map_err(|e| in_options(&e, &[("c", "--servers")]))?;
     let many = format::things(c, "server");
     let mut answer = Answer::new(
         language,
@@ -135,7 +146,8 @@ fn shared(a: &Plan, (lambda, mu): (f64, f64), goal: &Target, answer: &mut Answer
     }
     if let Some(slots) = &a.slots {
         let n = count("--slots", slots)?;
-        let replicas = plan::min_replicas(lambda, mu, n, goal)?;
+        let replicas = plan::min_replicas(lambda, mu, n, goal)
+            .map_err(|e| in_options(&e, &[("c", "--slots")]))?;
         answer.add(
             Kind::Number,
             "replicas_pooled",

@@ -76,6 +76,22 @@ pub struct Autoscaler {
     show: Show,
 }
 
+/// What the inputs of the model are on the command line.
+pub const OPTIONS: &[(&str, &str)] = &[
+    ("alpha", "--alpha"),
+    ("beta", "--beta"),
+    ("gamma", "--gamma"),
+    ("delta", "--delta"),
+    ("n_in", "--input-tokens"),
+    ("n_out", "--output-tokens"),
+    ("max_batch", "--max-batch"),
+    ("max_queue", "--max-queue"),
+    ("rate", "--rate"),
+    ("ttft", "--ttft: TTFT"),
+    ("itl", "--itl: the time between tokens"),
+    ("p", "--percentile"),
+];
+
 /// The server that the flags describe.
 fn server(a: &Autoscaler) -> Result<Server> {
     let (alpha, beta, gamma) =

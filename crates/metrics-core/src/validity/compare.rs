@@ -1,9 +1,9 @@
 //! Findings about the comparison of two runs: are the two figures the same thing?
 
-use crate::format::{percent, value};
+use crate::format::{percent, rate, value};
 use crate::metric::{Source, text};
 
-use super::evidence::Facts;
+use super::evidence::{Facts, Load, Rate};
 use super::{Check, Command, Finding, Level, Subject};
 
 /// Over what a tool divides the time of an answer.
@@ -108,7 +108,8 @@ pub const W13: Check = Check {
 /// W36: TTFT of two runs that stand in different regimes.
 ///
 /// In a closed loop a server that answers shorter takes more requests a second at the same
-/// concurrency, so its TTFT is that of another load.
+/// concurrency, so its TTFT is that of another load. Prompts of another length are another load in
+/// any loop, and so is one rate that only one of the servers keeps up with.
 #[must_use]
 pub fn regime_differs(a: &Facts, b: &Facts) -> Option<Finding> {
     let mut parts = Vec::new();
@@ -126,6 +127,12 @@ pub fn regime_differs(a: &Facts, b: &Facts) -> Option<Finding> {
         ));
         numbers.extend([("output_mean_a_tokens", x), ("output_mean_b_tokens", y)]);
     }
+    if let (Some(x), Some(y)) = (a.input_mean(), b.input_mean())
+        && apart(x, y)
+    {
+        parts.push(format!("prompts of {} and {} tokens", value(x.round()), value(y.round())));
+        numbers.extend([("input_mean_a_tokens", x), ("input_mean_b_tokens", y)]);
+    }
     match (a.load.clients(), b.load.clients()) {
         (Some(x), Some(y)) if x != y => parts.push(format!("{x} and {y} clients")),
         (Some(n), None) | (None, Some(n)) if a.load != b.load => {
@@ -133,10 +140,31 @@ pub fn regime_differs(a: &Facts, b: &Facts) -> Option<Finding> {
         }
         _ => {}
     }
-    if let (Some(x), Some(y)) = (a.load.offered_per_s(), b.load.offered_per_s())
-        && 0.01 * x.max(y) < (x - y).abs()
-    {
-        parts.push(format!("{} and {} req/s offered", value(x), value(y)));
+    let unlimited = |l: &Load| l.rate == Some(Rate::Unlimited) && l.concurrency.is_none();
+    match (a.load.offered_per_s(), b.load.offered_per_s()) {
+        (Some(x), Some(y)) if 0.01 * x.max(y) < (x - y).abs() => {
+            parts.push(format!("{} and {} req/s offered", value(x), value(y)));
+        }
+        (Some(x), Some(_)) => {
+            if let (Some(of_a), Some(of_b)) = (a.requests_per_s, b.requests_per_s)
+                && apart(of_a, of_b)
+            {
+                parts.push(format!(
+                    "{} req/s offered to both, and {} and {} req/s answered",
+                    value(x),
+                    rate(of_a),
+                    rate(of_b)
+                ));
+                numbers.push(("requests_per_s_ratio", of_a / of_b));
+            }
+        }
+        (Some(x), None) if unlimited(&b.load) => {
+            parts.push(format!("{} req/s offered and all requests at once", value(x)));
+        }
+        (None, Some(x)) if unlimited(&a.load) => {
+            parts.push(format!("all requests at once and {} req/s offered", value(x)));
+        }
+        _ => {}
     }
     if let (Some(x), Some(y)) = (a.requests_per_s, b.requests_per_s)
         && closed
@@ -159,8 +187,8 @@ pub const W36: Check = Check {
     name: "regime-differs",
     title: text("the runs stand in different regimes", "两次运行处于不同工况"),
     rule: text(
-        "two closed loops whose mean output lengths differ by more than a tenth, or two runs with different concurrency or rate",
-        "两个闭环的平均输出长度相差一成以上，或两次运行的并发或速率不同",
+        "two closed loops whose mean output lengths differ by more than a tenth, two runs whose mean prompt lengths do, or whose concurrency or rate differ, or one rate that the two answer more than a tenth apart",
+        "两个闭环的平均输出长度相差一成以上；或两次运行的平均提示词长度相差一成以上，或并发或速率不同；或同一速率下两者的完成速率相差一成以上",
     ),
     why: text(
         "At equal concurrency the server with shorter answers gets more requests a second; its TTFT belongs to that load.",

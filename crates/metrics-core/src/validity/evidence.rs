@@ -446,3 +446,12 @@ pub struct Facts {
     /// Latencies to be held against the least possible.
     pub ideal: Vec<Ideal>,
 }
+
+impl Facts {
+    /// Mean tokens of the completed prompts.
+    #[must_use]
+    pub fn input_mean(&self) -> Option<f64> {
+        let n = self.completed.filter(|n| 0 < *n)?;
+        self.input_tokens.map(|tokens| tokens as f64 / n as f64)
+    }
+}

@@ -21,7 +21,7 @@ use crate::error::{IoError, Result};
 use crate::input::{Input, open};
 use crate::json::whole;
 use crate::node::{Document, Node};
-use crate::run::{Counts, Declared, RequestRate, Run, RunDuration, Stated, Tool};
+use crate::run::{Counts, Declared, RequestRate, Run, RunDuration, Stated, Tool, in_flight_limit};
 
 pub(super) fn read(input: Input) -> Result<Vec<Run>> {
     let name = input.name.clone();
@@ -238,7 +238,7 @@ fn declared(config: &Node<'_>) -> Result<Declared> {
 fn load(phase: &Node<'_>, d: &mut Declared) -> Result<()> {
     const RATE: &str = "requests per second, above 0";
     d.num_prompts = phase.count("requests")?;
-    d.max_concurrency = phase.count("concurrency")?;
+    d.max_concurrency = in_flight_limit(phase.count("concurrency")?);
     if let Some(rate) = phase.number_as("rate", RATE)? {
         if rate <= 0.0 {
             return Err(phase.wrong("rate", RATE));

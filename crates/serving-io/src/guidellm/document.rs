@@ -10,7 +10,9 @@ use crate::input::Input;
 use crate::json::whole;
 use crate::node::{Document, Node};
 use crate::rows::{Cells, Ids, note_client_delay};
-use crate::run::{Clock, Counts, Declared, RequestRate, Run, RunDuration, Stated, Tool};
+use crate::run::{
+    Clock, Counts, Declared, RequestRate, Run, RunDuration, Stated, Tool, in_flight_limit,
+};
 
 /// What a stamp should be.
 const STAMP: &str = "Unix time in seconds";
@@ -156,14 +158,14 @@ fn declared(config: &Node<'_>) -> Result<Declared> {
         }
         d.request_rate = rate.map(RequestRate::PerSecond);
         let streams = strategy.count("streams")?;
-        d.max_concurrency = streams;
+        d.max_concurrency = in_flight_limit(streams);
         match kind.as_str() {
             "poisson" => d.burstiness = Some(1.0),
             "constant" => d.burstiness = Some(f64::INFINITY),
             "synchronous" => d.max_concurrency = Some(1),
             "throughput" => {
                 d.request_rate = Some(RequestRate::Infinite);
-                d.max_concurrency = strategy.count("max_concurrency")?;
+                d.max_concurrency = in_flight_limit(strategy.count("max_concurrency")?);
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use crate::error::{IoError, Result};
 use crate::input::{Input, open};
 use crate::json::whole;
 use crate::node::{Document, Node};
-use crate::run::{Counts, RequestRate, Run, RunDuration, Stated, Tool};
+use crate::run::{Counts, RequestRate, Run, RunDuration, Stated, Tool, in_flight_limit};
 
 /// What stands in the tool's settings alone, which are YAML and not read.
 pub(super) const SETTINGS: (&str, &str) = (
@@ -87,7 +87,7 @@ fn duration(root: &Node<'_>) -> Result<Option<RunDuration>> {
 
 fn describe(load: &Node<'_>, run: &mut Run) -> Result<()> {
     const RATE: &str = "requests per second, above 0";
-    run.declared.max_concurrency = load.count("concurrency")?;
+    run.declared.max_concurrency = in_flight_limit(load.count("concurrency")?);
     run.declared.num_prompts = load.count("count")?;
     let rate = load.number_as("requested_rate", RATE)?;
     // With a concurrency the tool writes the number of requests as the rate.
