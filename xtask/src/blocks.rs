@@ -130,7 +130,6 @@ fn findings(language: Language) -> String {
     let joint = if language == Language::En { ", " } else { "、" };
     for c in CHECKS {
         let affects: Vec<&str> = c.affects.iter().map(|s| s.text().in_language(language)).collect();
-        let commands: Vec<&str> = c.raised_by.iter().map(|x| x.name()).collect();
         let seen = match c.source.section {
             "" => c.source.work.to_owned(),
             section => format!("{} ({section})", c.source.work),
@@ -143,7 +142,7 @@ fn findings(language: Language) -> String {
             c.why.in_language(language).to_owned(),
             c.advice.in_language(language).to_owned(),
             seen,
-            commands.join(joint),
+            c.command_names(language),
         ]);
     }
     table.done()

@@ -146,6 +146,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn findings_are_raised_by_commands_that_exist() {
+        let cli = Cli::command();
+        for check in metrics_core::validity::CHECKS {
+            for by in check.raised_by {
+                assert!(cli.find_subcommand(by.name()).is_some(), "{}: {}", check.id, by.name());
+            }
+        }
+    }
+
+    #[test]
     fn the_arguments_are_sound() {
         Cli::command().debug_assert();
     }

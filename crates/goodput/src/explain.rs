@@ -310,7 +310,6 @@ fn finding(
     let joint = if matches!(language, Language::En) { ", " } else { "、" };
     let subjects: Vec<&str> =
         check.affects.iter().map(|s| s.text().in_language(language)).collect();
-    let commands: Vec<&str> = check.raised_by.iter().map(|c| c.name()).collect();
     let seen = match check.source.section {
         "" => check.source.work.to_owned(),
         section => format!("{} ({section})", check.source.work),
@@ -325,7 +324,7 @@ fn finding(
         (affects, subjects.join(joint).as_str()),
         (advice, check.advice.in_language(language)),
         (source, seen.as_str()),
-        (by, commands.join(joint).as_str()),
+        (by, check.command_names(language).as_str()),
     ] {
         writeln!(text, "{}", line(label, content))?;
     }

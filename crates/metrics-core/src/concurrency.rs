@@ -14,7 +14,7 @@ pub struct InFlight {
 
 /// The exact mean and peak number of requests in flight.
 ///
-/// `intervals` holds for each request the instants at which it entered and left, in seconds from
+/// `intervals` has for each request the instants at which it entered and left, in seconds from
 /// one origin; `t_total` is the length of the window over which the mean is taken. Counting the
 /// requests that touch a one-second bucket, as some tools do, can print 20 where the peak is 2.
 ///
@@ -29,33 +29,39 @@ pub struct InFlight {
 /// use metrics_core::{Seconds, concurrency::in_flight};
 ///
 /// let spans = [(0.0, 4.0), (0.0, 4.0), (1.0, 3.0), (1.0, 3.0), (3.0, 4.0)];
-/// let n = in_flight(&spans, Seconds::new(4.0)?)?;
+/// let n = in_flight(spans, Seconds::new(4.0)?)?;
 /// assert_eq!((n.peak, n.mean.get()), (4, 3.25)); // (4 + 4 + 2 + 2 + 1) / 4
 /// # Ok::<(), metrics_core::Error>(())
 /// ```
 ///
 /// Source: Little's law on a sample path: the area under the count is the sum of the stays.
-pub fn in_flight(intervals: &[(f64, f64)], t_total: Seconds) -> Result<InFlight> {
-    if intervals.is_empty() {
+pub fn in_flight(
+    intervals: impl IntoIterator<Item = (f64, f64)>,
+    t_total: Seconds,
+) -> Result<InFlight> {
+    let mut area = 0.0;
+    let (mut starts, mut ends) = (Vec::new(), Vec::new());
+    for (start, end) in intervals {
+        area += difference(("end", finite("end", end)?), ("start", finite("start", start)?))?;
+        starts.push(start);
+        ends.push(end);
+    }
+    if starts.is_empty() {
         return Err(Error::Empty { input: "intervals", item: "request" });
     }
     let t_total = above("t_total", t_total.get(), 0.0)?;
-    let mut area = 0.0;
-    let mut edges = Vec::with_capacity(2 * intervals.len());
-    for &(start, end) in intervals {
-        area += difference(("end", finite("end", end)?), ("start", finite("start", start)?))?;
-        edges.push((start, 1_i64));
-        edges.push((end, -1_i64));
+    // Two sorts of plain numbers are several times faster than one of tagged edges.
+    starts.sort_unstable_by(f64::total_cmp);
+    ends.sort_unstable_by(f64::total_cmp);
+    let (mut left, mut peak) = (0, 0);
+    for (entered, start) in (1..).zip(&starts) {
+        // At one instant leavers go first, so that back-to-back requests do not count as two.
+        while ends.get(left).is_some_and(|end| end.total_cmp(start).is_le()) && left < entered {
+            left += 1;
+        }
+        peak = peak.max(entered - left);
     }
-    // At one instant leavers go first, so that back-to-back requests do not count as two.
-    edges.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let mut now = 0_i64;
-    let mut peak = 0_i64;
-    for (_, change) in edges {
-        now += change;
-        peak = peak.max(now);
-    }
-    Ok(InFlight { mean: Requests::new(area / t_total)?, peak: peak.unsigned_abs() })
+    Ok(InFlight { mean: Requests::new(area / t_total)?, peak: peak as u64 })
 }
 
 #[cfg(test)]
@@ -66,13 +72,13 @@ mod tests {
         /// The peak is reached at some request's start, so counting there by brute force finds it.
         #[test]
         fn the_peak_is_what_counting_at_every_start_finds(
-            spans in proptest::collection::vec((0_u8..20, 1_u8..10), 1..30),
+            spans in proptest::collection::vec((0_u8..20, 0_u8..10), 1..30),
         ) {
             let spans: Vec<(f64, f64)> =
                 spans.iter().map(|&(s, d)| (f64::from(s), f64::from(s) + f64::from(d))).collect();
             let count = |t: f64| spans.iter().filter(|(s, e)| *s <= t && t < *e).count();
             let brute = spans.iter().map(|(s, _)| count(*s)).max().unwrap();
-            let n = in_flight(&spans, Seconds::new(30.0).unwrap()).unwrap();
+            let n = in_flight(spans.iter().copied(), Seconds::new(30.0).unwrap()).unwrap();
             proptest::prop_assert_eq!(n.peak, brute as u64);
             // Whole bounds make the time mean a plain sum over unit intervals.
             let area: usize = (0..30).map(|i| count(f64::from(i) + 0.5)).sum();
@@ -84,9 +90,9 @@ mod tests {
     fn broken_intervals_are_named() {
         let t = Seconds::new(1.0).unwrap();
         let say = |r: Result<InFlight>| r.unwrap_err().to_string();
-        assert_eq!(say(in_flight(&[], t)), "intervals must hold at least one request, got none");
-        assert_eq!(say(in_flight(&[(2.0, 1.0)], t)), "end must be at least start = 2, got 1");
-        assert_eq!(say(in_flight(&[(0.0, 1.0)], Seconds::ZERO)), "t_total must be above 0, got 0");
-        assert!(in_flight(&[(0.0, f64::NAN)], t).is_err());
+        assert_eq!(say(in_flight([], t)), "intervals must hold at least one request, got none");
+        assert_eq!(say(in_flight([(2.0, 1.0)], t)), "end must be at least start = 2, got 1");
+        assert_eq!(say(in_flight([(0.0, 1.0)], Seconds::ZERO)), "t_total must be above 0, got 0");
+        assert!(in_flight([(0.0, f64::NAN)], t).is_err());
     }
 }

@@ -769,7 +769,7 @@ impl Series {
     /// As [`Summary::new`].
     pub fn new(values: Vec<f64>) -> Result<Self, Error> {
         let (summary, ranks) = Summary::ranked(values)?;
-        Ok(Self { summary, correlation: Correlation::of(&ranks) })
+        Ok(Self { summary, correlation: Correlation::of(&ranks, |&x| x) })
     }
 
     /// Their figures.
@@ -792,13 +792,25 @@ impl Series {
 }
 
 impl Correlation {
-    /// Of samples of which these are the ranks.
-    fn of(ranks: &[f64]) -> Self {
+    /// Of samples with these ranks.
+    fn of<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy) -> Self {
         Self {
-            samples: ranks.len() as u64,
-            effective: effective(ranks),
-            correlated: is_correlated(ranks),
+            samples: samples.len() as u64,
+            effective: effective(samples, rank),
+            correlated: is_correlated(samples, rank),
         }
+    }
+
+    /// Of requests of which each met a limit or did not.
+    pub(crate) fn of_flags(met: &[bool]) -> Result<Self, Error> {
+        if met.is_empty() {
+            return Err(Error::Empty { input: "samples", item: "value" });
+        }
+        // The ranks of two values need no sort: each half shares the middle of its own.
+        let missed = met.iter().filter(|&&m| !m).count() as f64;
+        let low = f64::midpoint(1.0, missed);
+        let high = missed + f64::midpoint(1.0, met.len() as f64 - missed);
+        Ok(Self::of(met, |&m| if m { high } else { low }))
     }
 
     /// A share of correlated requests that meet a limit: see [`Run::proportion`].
@@ -810,9 +822,9 @@ impl Correlation {
         let (good, total) = (met.iter().filter(|&&m| m).count() as u64, met.len() as u64);
         let independent = proportion(good, total, confidence)?;
         testable(total)?;
-        let values: Vec<f64> = met.iter().map(|&m| f64::from(u8::from(m))).collect();
+        let value = |&m: &bool| f64::from(u8::from(m));
         // Two values rank like themselves.
-        if !self.correlated && !is_correlated(&values) {
+        if !self.correlated && !is_correlated(met, value) {
             return Ok(independent);
         }
         let effective = self.effective / self.samples as f64 * total as f64;
@@ -820,7 +832,7 @@ impl Correlation {
             let (samples, needed) = (total, EFFECTIVE_MIN);
             return Err(NoInterval::TooShort { samples, effective, needed });
         }
-        let blocks = Blocks::of(&values)?;
+        let blocks = Blocks::of(met, value)?;
         let share = good as f64 / total as f64;
         let variance = blocks.variance();
         // With all or none met the blocks have no variance, and only the run's worth is left.
@@ -854,7 +866,7 @@ impl<'a> Run<'a> {
     /// The samples of `summary` as one run.
     #[must_use]
     pub fn new(summary: &'a Summary) -> Self {
-        Self { summary, correlation: Correlation::of(&mid_ranks(summary.values())) }
+        Self { summary, correlation: Correlation::of(&mid_ranks(summary.values()), |&x| x) }
     }
 
     /// How many independent samples the run is worth, at most n.
@@ -944,7 +956,7 @@ impl<'a> Run<'a> {
     /// in Statistics 34 (2005).
     pub fn mean_by_blocks(&self, confidence: Confidence) -> Result<Interval> {
         self.long_enough(EFFECTIVE_MIN)?;
-        let blocks = Blocks::of(self.summary.values())?;
+        let blocks = Blocks::of(self.summary.values(), |&x| x)?;
         let n = self.summary.n() as f64;
         // Correlation never makes the run better than independent samples.
         let independent = self.summary.std_population().powi(2) / n;
@@ -993,9 +1005,7 @@ impl<'a> Run<'a> {
         let sorted = self.summary.sorted();
         let at = |p| of_sorted(sorted, p, PercentileMethod::Linear);
         let x = at(p);
-        let below: Vec<f64> =
-            self.summary.values().iter().map(|&v| f64::from(u8::from(v <= x))).collect();
-        let blocks = Blocks::of(&below)?;
+        let blocks = Blocks::of(self.summary.values(), |&v| f64::from(u8::from(v <= x)))?;
         let independent = p * (1.0 - p) / self.summary.n() as f64;
         let h = t_quantile(confidence.tail(Side::Both), blocks.means.len() as f64 - 1.0)
             * blocks.variance().max(independent).sqrt();
@@ -1077,25 +1087,32 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The means of `count` blocks whose lengths differ by at most one; `1 <= count <= n`.
-fn block_means(values: &[f64], count: usize) -> Vec<f64> {
-    let n = values.len();
+/// The means of `count` blocks whose lengths differ by at most one; `1 <= count <= n`. The value of
+/// each item is computed where it is read, here and below, so that none of a long run is kept.
+fn block_means<T>(items: &[T], value: impl Fn(&T) -> f64, count: usize) -> Vec<f64> {
+    let n = items.len();
     // The first n mod count blocks are one longer.
-    let (long, short) = values.split_at((n / count + 1) * (n % count));
+    let (long, short) = items.split_at((n / count + 1) * (n % count));
     long.chunks_exact(n / count + 1)
         .chain(short.chunks_exact(n / count))
-        .map(|block| block.iter().sum::<f64>() / block.len() as f64)
+        .map(|block| block.iter().map(&value).sum::<f64>() / block.len() as f64)
         .collect()
 }
 
+/// The sum of the squared deviations from the mean.
+fn squares<T>(items: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    let mean = sum(items.iter().map(&value)) / items.len() as f64;
+    items.iter().map(|x| value(x) - mean).map(|d| d * d).sum()
+}
+
 /// How many independent samples the ranks are worth.
-fn effective(ranks: &[f64]) -> f64 {
-    let n = ranks.len() as f64;
-    let variance = deviations(ranks).iter().map(|d| d * d).sum::<f64>() / n;
+fn effective<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy) -> f64 {
+    let n = samples.len() as f64;
+    let variance = squares(samples, rank) / n;
     if variance <= 0.0 {
         return n;
     }
-    let bins = deviations(&block_means(ranks, ranks.len().min(BINS)));
+    let bins = deviations(&block_means(samples, rank, samples.len().min(BINS)));
     let count = bins.len() as f64;
     let covariance = |lag: usize| products(&bins, lag) / count;
     let mut total = -covariance(0);
@@ -1113,23 +1130,23 @@ fn effective(ranks: &[f64]) -> f64 {
 }
 
 /// Whether neighbouring values are alike, by von Neumann's ratio beyond `z` standard errors.
-fn follow_each_other(values: &[f64], z: f64) -> bool {
-    let n = values.len() as f64;
-    let d = deviations(values);
-    let squares: f64 = d.iter().map(|x| x * x).sum();
+fn follow_each_other<T>(items: &[T], value: impl Fn(&T) -> f64 + Copy, z: f64) -> bool {
+    let n = items.len() as f64;
+    let squares = squares(items, value);
     if n < 4.0 || squares <= 0.0 {
         return false;
     }
-    let steps: f64 = values.windows(2).map(|w| (w[1] - w[0]).powi(2)).sum();
+    let steps: f64 = items.windows(2).map(|w| (value(&w[1]) - value(&w[0])).powi(2)).sum();
     // 1 - ratio / 2 has mean 0 and variance (n - 2) / (n^2 - 1) for independent values.
     z * ((n - 2.0) / (n * n - 1.0)).sqrt() < 1.0 - steps / (2.0 * squares)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a square root")]
-fn is_correlated(ranks: &[f64]) -> bool {
+fn is_correlated<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy) -> bool {
     let z = normal_quantile(0.025);
-    let coarse = (ranks.len() as f64).sqrt() as usize;
-    follow_each_other(ranks, z) || follow_each_other(&block_means(ranks, coarse), z)
+    let coarse = (samples.len() as f64).sqrt() as usize;
+    follow_each_other(samples, rank, z)
+        || follow_each_other(&block_means(samples, rank, coarse), |&x| x, z)
 }
 
 /// Means of blocks that are long enough to be nearly uncorrelated.
@@ -1141,12 +1158,12 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn of(values: &[f64]) -> Result<Self> {
+    fn of<T>(items: &[T], value: impl Fn(&T) -> f64 + Copy) -> Result<Self> {
         let z = normal_quantile(0.1);
         let mut last = None;
         for count in BLOCKS {
-            let means = block_means(values, count);
-            let passed = !follow_each_other(&means, z);
+            let means = block_means(items, value, count);
+            let passed = !follow_each_other(&means, |&x| x, z);
             let deviations = deviations(&means);
             let squares = deviations.iter().map(|d| d * d).sum();
             let blocks = Self { means, deviations, squares };

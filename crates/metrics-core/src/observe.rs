@@ -152,11 +152,9 @@ fn crowd(
     let starts: Vec<f64> = spans.iter().map(|s| s.0).collect();
     let ends: Vec<f64> = spans.iter().map(|s| s.2).collect();
     if let Some(scheduled) = scheduled {
-        let pairs = |a: &[f64], b: &[f64]| -> Vec<(f64, f64)> {
-            a.iter().copied().zip(b.iter().copied()).collect()
-        };
-        let waiting = in_flight(&pairs(&starts, &scheduled), window)?;
-        let serving = in_flight(&pairs(&scheduled, &ends), window)?;
+        let between =
+            |a: &[f64], b: &[f64]| in_flight(a.iter().copied().zip(b.iter().copied()), window);
+        let (waiting, serving) = (between(&starts, &scheduled)?, between(&scheduled, &ends)?);
         seen.queue_depth.current = Some(waiting.mean);
         if let Some(b) = max_batch_size {
             seen.batch_utilization = batch(serving.mean.get(), b)?;

@@ -298,16 +298,18 @@ impl Report {
             .collect();
         let window =
             if settings.truncated { None } else { settings.window.clone().or_else(|| span(table)) };
-        let intervals: Vec<(f64, f64)> = completed
-            .iter()
-            .filter_map(|t| Some((t.arrival_s()?, t.arrival_s()? + t.e2e_latency()?.get())))
-            .collect();
-        let in_flight_n = intervals.len() as u64;
+        let intervals = || {
+            let known = |t: Request<'_>| {
+                let arrival = t.arrival_s()?;
+                Some((arrival, arrival + t.e2e_latency()?.get()))
+            };
+            completed.iter().filter_map(known)
+        };
+        let in_flight_n = intervals().count() as u64;
         let in_flight = match &window {
-            Some(w) if !intervals.is_empty() => Some(in_flight(&intervals, w.length)?),
+            Some(w) if 0 < in_flight_n => Some(in_flight(intervals(), w.length)?),
             _ => None,
         };
-        drop(intervals);
         let mut asked = Asked::new(table, &completed, settings);
         Ok(Self {
             latency: latency(&mut asked),
@@ -497,12 +499,16 @@ fn latency(asked: &mut Asked<'_>) -> Vec<Distribution> {
         }
     };
     let mut of = |latency: Latency, unit: Unit| {
-        let all = || completed.iter().filter_map(|t| t.metrics());
-        let (values, one_token): (Vec<f64>, usize) = if latency == Latency::Tpot {
-            let with_gaps = all().filter(RequestMetrics::has_gaps);
-            (with_gaps.map(|m| m.tpot.get()).collect(), all().filter(|m| !m.has_gaps()).count())
+        let mut one_token = 0;
+        let with_gaps = |m: &RequestMetrics| {
+            one_token += usize::from(!m.has_gaps());
+            m.has_gaps()
+        };
+        let values: Vec<f64> = if latency == Latency::Tpot {
+            let metrics = completed.iter().filter_map(|t| t.metrics());
+            metrics.filter(with_gaps).map(|m| m.tpot.get()).collect()
         } else {
-            (completed.iter().filter_map(|t| latency.of(&t)).collect(), 0)
+            completed.iter().filter_map(|t| latency.of(&t)).collect()
         };
         let n = values.len();
         row(latency.name(), unit, n, asked.figures(latency, values), one_token)
@@ -563,12 +569,15 @@ fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
 
 impl Throughput {
     fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
-        let output: Option<Vec<u64>> = completed.iter().map(|t| t.output_tokens()).collect();
-        let input: Option<Vec<u64>> = completed.iter().map(|t| t.input_tokens()).collect();
-        let sums =
-            (output.as_deref().map(total).transpose()?, input.as_deref().map(total).transpose()?);
-        let lengths = (output.as_deref().and_then(lengths), input.as_deref().and_then(lengths));
-        Self::of(completed.len() as u64, sums, lengths, window)
+        let counts = |of: fn(&Request<'_>) -> Option<u64>| {
+            let counts: Option<Vec<u64>> = completed.iter().map(|t| of(&t)).collect();
+            let Some(counts) = counts else { return Ok((None, None)) };
+            Ok((Some(total(&counts)?), lengths(counts)))
+        };
+        let (output_sum, output) = counts(|t| t.output_tokens())?;
+        let (input_sum, input) = counts(|t| t.input_tokens())?;
+        let n = completed.len() as u64;
+        Self::of(n, (output_sum, input_sum), (output, input), window)
     }
 
     fn of_tally(tally: &Tally, window: Option<&Window>) -> Result<Self> {
@@ -626,8 +635,8 @@ fn total(counts: &[u64]) -> Result<u64> {
     })
 }
 
-fn lengths(counts: &[u64]) -> Option<Lengths> {
-    let summary = Summary::new(counts.iter().map(|&n| n as f64).collect()).ok()?;
+fn lengths(counts: Vec<u64>) -> Option<Lengths> {
+    let summary = Summary::new(counts.into_iter().map(|n| n as f64).collect()).ok()?;
     // A length is a count, so its quantiles are lengths that occur.
     let percentiles: Result<Vec<f64>> = PERCENTILES
         .iter()
@@ -760,8 +769,7 @@ fn share_interval(
 ) -> std::result::Result<Interval, NoInterval> {
     let confidence = asked.settings.confidence;
     let met: Vec<bool> = asked.finished.iter().map(met).collect();
-    let series = Series::new(met.iter().map(|&m| f64::from(u8::from(m))).collect())?;
-    let mut widest = series.correlation().proportion(&met, confidence)?;
+    let mut widest = Correlation::of_flags(&met)?.proportion(&met, confidence)?;
     for &latency in latencies {
         let interval = match asked.correlation(latency)? {
             Some(correlation) => correlation.proportion(&met, confidence)?,

@@ -79,9 +79,9 @@ impl Steady {
 /// // Two clients, three requests each of 1 s; the second client starts 0.5 s late.
 /// let stays: Vec<Stay> =
 ///     (0..3).flat_map(|i| [stay(f64::from(i), f64::from(i + 1)), stay(f64::from(i) + 0.5, f64::from(i) + 1.5)]).collect();
-/// let profile = Profile::new(&stays)?;
+/// let profile = Profile::new(stays.iter().copied())?;
 /// assert_eq!((profile.peak(), profile.median()), (2, 2));
-/// let steady = profile.steady(&stays, Some(2)).expect("it is steady in between");
+/// let steady = profile.steady(stays, Some(2)).expect("it is steady in between");
 /// assert_eq!((steady.from_s, steady.to_s), (0.5, 3.0));
 /// assert!((steady.requests_per_s - 2.0).abs() < 1e-12); // 6 in 3.5 s would be 1.71
 /// # Ok::<(), metrics_core::Error>(())
@@ -102,17 +102,16 @@ impl Profile {
     /// # Errors
     ///
     /// [`Error::Empty`] without stays, [`Error::NotFinite`] or [`Error::Order`] for a broken one.
-    pub fn new(stays: &[Stay]) -> Result<Self> {
-        if stays.is_empty() {
-            return Err(Error::Empty { input: "stays", item: "request" });
-        }
-        let mut from = Vec::with_capacity(stays.len());
-        let mut to = Vec::with_capacity(stays.len());
+    pub fn new(stays: impl IntoIterator<Item = Stay>) -> Result<Self> {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
         for s in stays {
             let (a, b) = (finite("the begin of a stay", s.from_s)?, finite("its end", s.to_s)?);
             difference(("the end of a stay", b), ("its begin", a))?;
             from.push(a);
             to.push(b);
+        }
+        if from.is_empty() {
+            return Err(Error::Empty { input: "stays", item: "request" });
         }
         // Two sorts of plain numbers are several times faster than one of tagged edges.
         from.sort_unstable_by(f64::total_cmp);
@@ -224,7 +223,11 @@ impl Profile {
     /// tokens by the share of the time from its first to its last: counting the ends that lie
     /// within would add a whole wave where clients run in step.
     #[must_use]
-    pub fn steady(&self, stays: &[Stay], clients: Option<u64>) -> Option<Steady> {
+    pub fn steady(
+        &self,
+        stays: impl IntoIterator<Item = Stay>,
+        clients: Option<u64>,
+    ) -> Option<Steady> {
         let median = self.median();
         let nominal = clients.map_or(0, |n| n.min(self.peak()));
         let level = STEADY_SHARE * (median.max(nominal) as f64).max(1.0);
@@ -381,7 +384,10 @@ mod tests {
     fn clients_in_step_have_the_rate_of_their_waves() {
         let stays: Vec<Stay> =
             (0..16).map(|i| stay(f64::from(i / 4), f64::from(i / 4 + 1))).collect();
-        let s = Profile::new(&stays).unwrap().steady(&stays, Some(4)).unwrap();
+        let s = Profile::new(stays.iter().copied())
+            .unwrap()
+            .steady(stays.iter().copied(), Some(4))
+            .unwrap();
         assert_eq!((s.from_s, s.to_s, s.peak), (0.0, 4.0, 4));
         assert!((s.requests_per_s - 4.0).abs() < 1e-12);
         assert!((s.output_tokens_per_s.unwrap() - 32.0).abs() < 1e-12);
@@ -392,12 +398,12 @@ mod tests {
     #[test]
     fn a_straggler_is_drain() {
         let stays = vec![stay(0.0, 1.0), stay(1.0, 2.0), stay(0.0, 8.0)];
-        let p = Profile::new(&stays).unwrap();
-        let s = p.steady(&stays, Some(2)).unwrap();
+        let p = Profile::new(stays.iter().copied()).unwrap();
+        let s = p.steady(stays.iter().copied(), Some(2)).unwrap();
         assert_eq!((s.from_s, s.to_s, s.span_s), (0.0, 2.0, 8.0));
         assert!((s.requests - 2.25).abs() < 1e-12);
         // Without a nominal concurrency it is an open loop, which drains from the last send on.
-        assert_eq!(p.steady(&stays, None).unwrap().to_s, 1.0);
+        assert_eq!(p.steady(stays.iter().copied(), None).unwrap().to_s, 1.0);
         assert_eq!(p.share_at_least(2), Some(0.25));
         assert_eq!((p.at(0.0), p.at(2.0), p.at(8.0)), (2, 1, 0));
     }
@@ -405,10 +411,10 @@ mod tests {
     #[test]
     fn runs_without_time_and_broken_stays_have_no_stretch() {
         let none = vec![stay(1.0, 1.0), stay(1.0, 1.0)];
-        let p = Profile::new(&none).unwrap();
-        assert_eq!((p.peak(), p.steady(&none, None)), (0, None));
+        let p = Profile::new(none.iter().copied()).unwrap();
+        assert_eq!((p.peak(), p.steady(none, None)), (0, None));
         assert_eq!(p.share_at_least(1), None);
-        let say = |s: &[Stay]| Profile::new(s).unwrap_err().to_string();
+        let say = |s: &[Stay]| Profile::new(s.iter().copied()).unwrap_err().to_string();
         assert_eq!(say(&[]), "stays must hold at least one request, got none");
         assert_eq!(
             say(&[stay(2.0, 1.0)]),
@@ -425,7 +431,7 @@ mod tests {
         ) {
             let stays: Vec<Stay> =
                 spans.iter().map(|&(s, d)| stay(f64::from(s), f64::from(s) + f64::from(d))).collect();
-            let p = Profile::new(&stays).unwrap();
+            let p = Profile::new(stays.iter().copied()).unwrap();
             let area: f64 = p.time_at.iter().enumerate().map(|(n, t)| n as f64 * t).sum();
             let total: f64 = spans.iter().map(|&(_, d)| f64::from(d)).sum();
             proptest::prop_assert!((area - total).abs() < 1e-9);
@@ -434,7 +440,7 @@ mod tests {
                 let brute = stays.iter().filter(|s| s.from_s <= t && t < s.to_s).count();
                 proptest::prop_assert_eq!(p.at(t), brute as u64);
             }
-            if let Some(s) = p.steady(&stays, None) {
+            if let Some(s) = p.steady(stays.iter().copied(), None) {
                 proptest::prop_assert!(0.0 <= s.from_s && s.to_s <= s.span_s && s.requests <= stays.len() as f64 + 1e-9);
                 proptest::prop_assert!(s.level <= s.peak as f64 + 1e-9);
             }

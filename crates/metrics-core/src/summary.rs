@@ -145,20 +145,38 @@ pub const PERCENTILE: Metric = Metric {
 /// Source: Hyndman and Fan 1996, definitions 7 and 1.
 pub fn percentile_by(samples: &[f64], p: f64, method: PercentileMethod) -> Result<f64> {
     let p = within("p", p, 0.0, 1.0)?;
-    let sorted = sorted(samples)?;
-    Ok(of_sorted(&sorted, p, method))
+    of_unordered(&mut samples.to_vec(), p, method)
+}
+
+/// The median by linear interpolation; `None` without samples or for one that is no number. It
+/// leaves the samples in another order.
+pub(crate) fn median(samples: &mut [f64]) -> Option<f64> {
+    of_unordered(samples, 0.5, PercentileMethod::Linear).ok()
+}
+
+/// The percentile of samples that are put into another order; `0 <= p <= 1`.
+fn of_unordered(samples: &mut [f64], p: f64, method: PercentileMethod) -> Result<f64> {
+    check(samples)?;
+    Ok(of_order_statistics(samples.len(), p, method, |i| {
+        *samples.select_nth_unstable_by(i, f64::total_cmp).1
+    }))
+}
+
+/// Makes one zero of both, so that their order cannot show; an error unless all are numbers.
+fn check(samples: &mut [f64]) -> Result<()> {
+    if samples.is_empty() {
+        return Err(Error::Empty { input: "samples", item: "value" });
+    }
+    for x in samples {
+        *x = finite("samples", *x)? + 0.0;
+    }
+    Ok(())
 }
 
 /// The samples checked and in ascending order.
 fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
-    if samples.is_empty() {
-        return Err(Error::Empty { input: "samples", item: "value" });
-    }
-    let mut sorted = Vec::with_capacity(samples.len());
-    for &x in samples {
-        // Adding zero makes one zero of both, so that their order cannot show.
-        sorted.push(finite("samples", x)? + 0.0);
-    }
+    let mut sorted = samples.to_vec();
+    check(&mut sorted)?;
     sorted.sort_unstable_by(f64::total_cmp);
     Ok(sorted)
 }
@@ -216,7 +234,7 @@ pub(crate) fn of_order_statistics(
     n: usize,
     p: f64,
     method: PercentileMethod,
-    at: impl Fn(usize) -> f64,
+    mut at: impl FnMut(usize) -> f64,
 ) -> f64 {
     let last = n - 1;
     match method {

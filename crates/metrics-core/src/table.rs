@@ -202,26 +202,18 @@ impl RequestTable {
     /// order of the table.
     #[must_use]
     pub fn select(&self, wanted: impl Fn(Outcome) -> bool) -> Selection<'_> {
-        let all = self.outcomes.iter().all(|&o| wanted(o));
-        let mut indexes: Option<Vec<usize>> = (!all).then(|| {
-            let some = self.outcomes.iter().enumerate().filter(|&(_, &o)| wanted(o));
-            some.map(|(i, _)| i).collect()
-        });
-        let selection = Selection { table: self, indexes: None };
-        let arrivals = |indexes: &Option<Vec<usize>>| {
-            let of = selection.indexes_in(indexes.as_deref());
-            of.map(|i| self.arrival.get(i)).collect::<Option<Vec<f64>>>()
-        };
-        let ordered = |a: &[f64]| a.is_sorted_by(|x, y| x.total_cmp(y).is_le());
-        if let Some(arrivals) = arrivals(&indexes)
-            && !ordered(&arrivals)
-        {
-            let mut order = indexes.unwrap_or_else(|| (0..self.len()).collect());
-            let key = |&i: &usize| self.arrival.get(i).unwrap_or(0.0);
+        let wanted = Outcome::ALL.map(wanted);
+        let len = self.outcomes.iter().filter(|&&o| wanted[o as usize]).count();
+        let mut selection = Selection { table: self, wanted, len, order: None };
+        let arrivals = || selection.iter().map(|r| r.arrival_s());
+        let known = arrivals().all(|a| a.is_some());
+        if known && !arrivals().flatten().is_sorted_by(|x, y| x.total_cmp(y).is_le()) {
+            let key = |i: &usize| self.arrival.get(*i).unwrap_or(0.0);
+            let mut order: Vec<usize> = selection.iter().map(|r| r.index()).collect();
             order.sort_by(|a, b| key(a).total_cmp(&key(b)));
-            indexes = Some(order);
+            selection.order = Some(order);
         }
-        Selection { table: self, indexes }
+        selection
     }
 }
 
@@ -229,32 +221,33 @@ impl RequestTable {
 #[derive(Clone, Debug)]
 pub struct Selection<'a> {
     table: &'a RequestTable,
-    /// `None` for all, in the order of the table.
-    indexes: Option<Vec<usize>>,
+    /// Whether requests that ended so are in it, in the order of [`Outcome::ALL`].
+    wanted: [bool; Outcome::ALL.len()],
+    len: usize,
+    /// `None` for the order of the table, so that a log in order needs no room.
+    order: Option<Vec<usize>>,
 }
 
 impl<'a> Selection<'a> {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.indexes.as_ref().map_or(self.table.len(), Vec::len)
+        self.len
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// The requests in order.
     pub fn iter(&self) -> impl Iterator<Item = Request<'a>> {
-        let table = self.table;
-        self.indexes_in(self.indexes.as_deref()).map(move |index| Request { table, index })
-    }
-
-    fn indexes_in<'b>(&self, indexes: Option<&'b [usize]>) -> impl Iterator<Item = usize> + 'b {
-        let all = if indexes.is_none() { 0..self.table.len() } else { 0..0 };
-        indexes.unwrap_or(&[]).iter().copied().chain(all)
+        let (table, wanted) = (self.table, self.wanted);
+        let all = if self.order.is_none() { 0..table.len() } else { 0..0 };
+        let ordered = self.order.as_deref().unwrap_or(&[]).iter().copied();
+        let in_it = move |r: &Request<'_>| wanted[r.outcome() as usize];
+        ordered.chain(all).map(move |index| Request { table, index }).filter(in_it)
     }
 }
 

@@ -287,7 +287,7 @@ fn every_metric_fault_gives_the_right_value() {
                     .iter()
                     .map(|x| (x[0].as_f64().unwrap(), x[1].as_f64().unwrap()))
                     .collect();
-                let n = metrics_core::concurrency::in_flight(&spans, Seconds::new(4.0).unwrap())
+                let n = metrics_core::concurrency::in_flight(spans, Seconds::new(4.0).unwrap())
                     .unwrap();
                 assert_eq!(
                     (n.peak as f64, n.mean),

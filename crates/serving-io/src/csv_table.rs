@@ -162,7 +162,10 @@ impl Read for Bytes {
 
 /// A cell as text without the spaces around it.
 fn cell_text<'a>(spot: Spot<'_>, bytes: &'a [u8]) -> Result<&'a str> {
-    std::str::from_utf8(bytes).map(str::trim).map_err(|e| {
+    // Most cells have no space at either end, and looking for some by character takes its time.
+    let bare = [bytes.first(), bytes.last()].iter().all(|b| b.is_some_and(u8::is_ascii_graphic));
+    let text = std::str::from_utf8(bytes).map(|text| if bare { text } else { text.trim() });
+    text.map_err(|e| {
         let offset = e.valid_up_to();
         IoError::Encoding {
             at: spot.place(),

@@ -33,13 +33,15 @@ pub fn facts(run: &Run, requests: &RequestTable, slo: &SloSet) -> Facts {
         window_s: run.duration.map(|d| d.value.get()),
         truncated: run.truncated,
         stated: stated(run),
-        counts_disagree: run
-            .notes
-            .iter()
-            .find(|note| note.id == "counts-disagree")
-            .map(|note| note.text.as_str()),
+        counts_disagree: note(run, "counts-disagree"),
+        called_invalid: note(run, "result-invalid"),
         ..Evidence::of(requests, slo)
     })
+}
+
+/// What the note of that id says, if the reader made one.
+fn note<'a>(run: &'a Run, id: &str) -> Option<&'a str> {
+    run.notes.iter().find(|note| note.id == id).map(|note| note.text.as_str())
 }
 
 /// The facts of a run of which only counts and sketches are held, with the report on them.

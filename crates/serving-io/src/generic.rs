@@ -249,8 +249,9 @@ fn time(text: &str, unit: TimeUnit) -> Option<Instant> {
     })
 }
 
-/// [`exact`] for what fits 64 bits, as nearly every time of a log does, in one pass.
-fn exact_short(text: &str, unit: TimeUnit) -> Option<u64> {
+/// A decimal number as so many decimal places have it, if it is whole there and fits 64 bits, as
+/// nearly every time and count of a log does: [`exact`] in one pass.
+fn exact_short(text: &str, places: usize) -> Option<u64> {
     let mut value: u64 = 0;
     let mut point = None;
     for (i, byte) in text.bytes().enumerate() {
@@ -261,7 +262,7 @@ fn exact_short(text: &str, unit: TimeUnit) -> Option<u64> {
         }
     }
     let decimals = point.map_or(0, |at| text.len() - at);
-    let rest = u32::try_from(unit.places().checked_sub(decimals)?).ok()?;
+    let rest = u32::try_from(places.checked_sub(decimals)?).ok()?;
     if text.is_empty() { None } else { value.checked_mul(10_u64.checked_pow(rest)?) }
 }
 
@@ -343,7 +344,7 @@ impl RowReader<'_> {
 
     fn time(&self, field: Field) -> Result<Option<Instant>> {
         let Some((slot, cell)) = self.cell(field) else { return Ok(None) };
-        if let Some(ps) = exact_short(cell.text(), slot.target.unit) {
+        if let Some(ps) = exact_short(cell.text(), slot.target.unit.places()) {
             return Ok(Some(Instant::Picoseconds(u128::from(ps))));
         }
         let time = cell.number().and_then(|text| time(text, slot.target.unit));
@@ -359,13 +360,11 @@ impl RowReader<'_> {
 
     fn count(&self, field: Field) -> Result<Option<u64>> {
         let Some((slot, cell)) = self.cell(field) else { return Ok(None) };
-        let count = cell.number().and_then(|text| {
-            // Digits alone are compared exactly, where an `f64` would round into the range.
-            if text.bytes().all(|b| b.is_ascii_digit()) {
-                return text.parse::<u64>().ok().filter(|&n| n <= LARGEST_TOKENS);
-            }
-            json::whole(text.parse().ok()?)
-        });
+        // Digits alone are compared exactly, where an `f64` would round into the range.
+        let count = match exact_short(cell.text(), 0) {
+            Some(n) => Some(n).filter(|&n| n <= LARGEST_TOKENS),
+            None => cell.number().and_then(|text| json::whole(text.parse().ok()?)),
+        };
         count.map(Some).ok_or_else(|| self.wrong(slot, cell, COUNT))
     }
 

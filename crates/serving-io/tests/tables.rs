@@ -6,7 +6,10 @@ use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
+use metrics_core::slo::SloSet;
+use metrics_core::table::RequestTable;
 use metrics_core::timeline::Gaps;
+use metrics_core::validity::{Subject, Verdict, findings};
 use metrics_core::{Outcome, Seconds};
 use serving_io::run::{Clock, RequestRate, Values};
 use serving_io::{Format, Options, ReadFile, Run, read, read_path};
@@ -54,6 +57,15 @@ fn a_loadgen_summary_is_stated_figures() {
     assert_eq!(ids(run), ["result-invalid"]);
     assert_snapshot!(run.notes[0].text, @"loadgen itself does not accept the run: `Result is: INVALID`, `Performance constraints satisfied: NO`");
     assert!(run.missing.iter().any(|m| m.what == "how many requests there were"));
+    // What the tool says of its run reaches the verdict.
+    let facts = serving_io::evidence::facts(run, &RequestTable::default(), &SloSet::none());
+    let found = findings(&facts);
+    let f = found.iter().find(|f| f.check.id == "W39").unwrap();
+    assert_eq!(f.says, run.notes[0].text);
+    assert_eq!(
+        Verdict::of(&found, &facts.subjects()).is_usable_for(Subject::Throughput),
+        Some(false)
+    );
 }
 
 #[test]

@@ -180,7 +180,7 @@ pub const W25: Check = Check {
         "检查精度、前缀缓存以及实际应答的模型",
     ),
     source: Source { work: "aiconfigurator#1150; TensorRT-LLM#321", section: "case K032" },
-    raised_by: &[Command::Fit],
+    raised_by: &[],
 };
 
 /// The instants of a trace, counted.
@@ -293,7 +293,7 @@ pub const W31: Check = Check {
         work: "inference-sim#1478; inference-sim#1270; smg PR#636; guidellm PR#948",
         section: "",
     },
-    raised_by: &[Command::Report, Command::Trace, Command::Sim],
+    raised_by: &[Command::Report],
 };
 
 /// What the arrivals of a result file show: their order in the file means nothing, and a client

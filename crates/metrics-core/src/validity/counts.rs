@@ -135,6 +135,35 @@ pub const W38: Check = Check {
     raised_by: &[Command::Report],
 };
 
+/// W39: the tool that made the run does not accept it; `why` is its reason.
+#[must_use]
+pub fn called_invalid(why: &str) -> Finding {
+    W39.finding(Level::Warn, why.to_owned())
+}
+
+/// See [`called_invalid`].
+pub const W39: Check = Check {
+    id: "W39",
+    name: "called-invalid",
+    title: text("the tool calls the run invalid", "工具判定运行无效"),
+    rule: text(
+        "the file says that its tool did not accept the run, as MLPerf's `Result is : INVALID` does: a warning",
+        "文件说明其工具不接受该次运行，例如 MLPerf 的 `Result is : INVALID`：警告",
+    ),
+    why: text(
+        "Too few queries, too short a run or a missed latency bound: the rate is then not one that the server keeps within its bounds. The latencies are what they are.",
+        "查询太少、运行太短或违反时延上限：此时的速率不是服务器在约束内能维持的速率。时延本身仍然成立。",
+    ),
+    levels: &[Level::Warn],
+    affects: &[Subject::Throughput, Subject::Goodput],
+    advice: text(
+        "lower the load or run longer until the tool accepts the run",
+        "降低负载或延长运行，直到工具接受为止",
+    ),
+    source: Source { work: "MLPerf loadgen", section: "results.cc" },
+    raised_by: &[Command::Report],
+};
+
 /// What these rules say of a run.
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
@@ -143,5 +172,6 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         found.extend(failures(completed, facts.missed.unwrap_or(0), facts.outside));
     }
     found.extend(contradicting_counts(facts));
+    found.extend(facts.called_invalid.as_deref().map(called_invalid));
     found
 }

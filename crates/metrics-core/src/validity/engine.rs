@@ -66,7 +66,7 @@ pub const W18: Check = Check {
         "只计首次 prefill 的查找，并先消除抢占",
     ),
     source: Source { work: "vllm PR#25787; vllm#25780", section: "metric fault 10" },
-    raised_by: &[Command::Report, Command::Diagnose],
+    raised_by: &[Command::Diagnose],
 };
 
 /// Preemptions per second from log lines: running falls and waiting rises by as much.
@@ -150,7 +150,7 @@ pub const W19: Check = Check {
         "把 max_num_seqs 降到 KV 缓存可容纳的数量，或增加其显存",
     ),
     source: Source { work: "vllm#6737; vllm PR#44594; TensorRT-LLM#16827", section: "case K070" },
-    raised_by: &[Command::Report, Command::Diagnose],
+    raised_by: &[Command::Diagnose],
 };
 
 /// W20: the concurrency that an engine prints at its start is for the longest requests only.
@@ -204,7 +204,7 @@ pub const W20: Check = Check {
     affects: &[Subject::Capacity],
     advice: text("divide the pool by the mean occupancy", "用缓存池除以平均占用"),
     source: Source { work: "vllm#8031; doubleword.ai", section: "case K020" },
-    raised_by: &[Command::Kv],
+    raised_by: &[],
 };
 
 /// W21: the batch limit and what wants to be in the batch do not fit.
@@ -246,7 +246,7 @@ pub const W21: Check = Check {
         "把 max_num_seqs 设在并发与 KV 缓存容量之间",
     ),
     source: Source { work: "TGI#1221; vllm#17598; vllm PR#44594", section: "" },
-    raised_by: &[Command::Tune, Command::Diagnose],
+    raised_by: &[],
 };
 
 /// W22: requests wait although the KV cache is half empty.
@@ -281,7 +281,7 @@ pub const W22: Check = Check {
     affects: &[Subject::Alerts],
     advice: text("alert and scale on waiting requests", "按等待请求数告警与扩容"),
     source: Source { work: "llm-d-autoscaling#662; llm-d-autoscaling#1500", section: "case K035" },
-    raised_by: &[Command::Diagnose, Command::Alerts],
+    raised_by: &[],
 };
 
 /// W23: demand is measured where it has already been served.
@@ -329,7 +329,7 @@ pub const W23: Check = Check {
     affects: &[Subject::Alerts, Subject::Capacity],
     advice: text("measure arrivals before the queue", "在队列之前测量到达"),
     source: Source { work: "dynamo PR#8861; dynamo#10528; ray#24793", section: "" },
-    raised_by: &[Command::Alerts, Command::Diagnose],
+    raised_by: &[],
 };
 
 /// W27: client and server do not measure the same TTFT.
@@ -380,7 +380,7 @@ pub const W27: Check = Check {
         "在服务器本机上、用更多客户端进程测量",
     ),
     source: Source { work: "vllm#39963; aiperf#1424", section: "" },
-    raised_by: &[Command::Report, Command::Diagnose],
+    raised_by: &[Command::Diagnose],
 };
 
 /// W32: one replica has far more than its share.

@@ -217,6 +217,8 @@ pub struct Evidence<'a> {
     pub stated: Stated,
     /// In words, which counts of the file its requests contradict.
     pub counts_disagree: Option<&'a str>,
+    /// In words, why the tool itself calls the run invalid.
+    pub called_invalid: Option<&'a str>,
     /// The objectives.
     pub slo: &'a SloSet,
     /// What the engine says.
@@ -242,6 +244,7 @@ impl<'a> Evidence<'a> {
             truncated: false,
             stated: Stated::default(),
             counts_disagree: None,
+            called_invalid: None,
             slo,
             server: Server::default(),
             conservation: None,
@@ -421,6 +424,8 @@ pub struct Facts {
     pub peak_in_flight: Option<u64>,
     /// In words, which counts of the file its requests contradict.
     pub counts_disagree: Option<String>,
+    /// In words, why the tool itself calls the run invalid.
+    pub called_invalid: Option<String>,
     /// Where the run is steady, from the intervals in flight.
     pub steady: Option<Steady>,
     /// TTFT over the arrivals.

@@ -1,16 +1,18 @@
 //! From what a file says to the figures that the rules read.
 //!
-//! One pass over the requests, a few sorts, and for what needs the order of size at most
-//! [`SAMPLE_MAX`] samples chosen by a fixed rule: ten million requests cost seconds, not minutes.
+//! A few passes over the requests, and for what needs the order of size at most [`SAMPLE_MAX`]
+//! samples chosen by a fixed rule: ten million requests cost seconds, not minutes. One column of
+//! numbers is held at a time, and beside it only when requests began and ended.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::alerts::keeps_growing;
 use crate::interval::autocorrelation;
+use crate::latency::RequestMetrics;
 use crate::slo::{Judgement, Latency, SloSet};
 use crate::steady::{Profile, Stay};
-use crate::summary::{Summary, sum};
-use crate::table::{Observed, Request, RequestTable};
+use crate::summary::{Summary, median, sum};
+use crate::table::{Observed, Request, RequestTable, Selection};
 use crate::timeline::{GapKind, Outcome};
 use crate::units::Seconds;
 
@@ -70,10 +72,6 @@ fn spread(values: &[f64], with_correlation: bool) -> Spread {
     }
 }
 
-fn median(values: Vec<f64>) -> Option<f64> {
-    Summary::new(values).ok()?.percentile(0.5).ok()
-}
-
 impl Facts {
     /// The figures of a run.
     ///
@@ -82,7 +80,7 @@ impl Facts {
     #[must_use]
     pub fn new(e: &Evidence<'_>) -> Self {
         let table = e.requests;
-        let done: Vec<Request<'_>> = table.select(|o| o == Outcome::Completed).iter().collect();
+        let done = table.select(|o| o == Outcome::Completed);
         let has_requests = !table.is_empty();
         let count = |wanted: fn(Outcome) -> bool| {
             table.requests().filter(|t| wanted(t.outcome())).count() as u64
@@ -92,32 +90,29 @@ impl Facts {
         } else {
             (e.stated.completed, e.stated.failed)
         };
-        let of = |l: Latency| done.iter().filter_map(|t| l.of(t)).collect::<Vec<f64>>();
-        let tpot: Vec<f64> = done
-            .iter()
-            .filter_map(Observed::metrics)
-            .filter(crate::RequestMetrics::has_gaps)
-            .map(|m| m.tpot.get())
-            .collect();
-        let stays = stays(table);
-        let profile = Profile::new(&stays).ok();
         let clients = e.load.clients();
-        let steady = profile.as_ref().and_then(|p| p.steady(&stays, clients));
+        let of = |l: Latency| done.iter().filter_map(|t| l.of(&t)).collect::<Vec<f64>>();
+        let ttfts = of(Latency::Ttft);
+        let ttft = spread(&ttfts, true).or(e.stated.ttft);
+        let lag = clients.and_then(|n| usize::try_from(n).ok()).filter(|n| 3 * n <= ttfts.len());
+        let ttft_at_lag_n = lag.and_then(|n| autocorrelation(&ttfts, n).ok().flatten());
+        drop(ttfts);
+        let with_gaps = done.iter().filter_map(|t| t.metrics()).filter(RequestMetrics::has_gaps);
+        let tpot = spread(&with_gaps.map(|m| m.tpot.get()).collect::<Vec<f64>>(), true);
+        let tpot = tpot.or(e.stated.tpot);
+        let e2e = spread(&of(Latency::E2e), true).or(e.stated.e2e);
+        let (streams, gaps) = streams(&done);
+        let output = lengths(&done, e, completed);
+        let profile = Profile::new(stays(table)).ok();
+        let steady = profile.as_ref().and_then(|p| p.steady(stays(table), clients));
         let span = profile.as_ref().map(|p| p.end() - p.begin()).filter(|s| 0.0 < *s);
         let window_s = e.window_s.or(span).filter(|w| 0.0 < *w && !e.truncated);
-        let ttfts = of(Latency::Ttft);
-        let (ttft, e2e) = (spread(&ttfts, true), spread(&of(Latency::E2e), true));
-        let (streams, gaps) = streams(&done);
-        let (ttft, tpot) = (ttft.or(e.stated.ttft), spread(&tpot, true).or(e.stated.tpot));
-        let e2e = e2e.or(e.stated.e2e);
-        let output = lengths(&done, e, completed);
         let in_flight = in_flight(completed, window_s, &ttft, &tpot, &e2e, &output);
         let requests_per_s = completed
             .zip(window_s)
             .map(|(n, w)| n as f64 / w)
             .or(e.stated.requests_per_s.filter(|_| !e.truncated));
         let (ttft_growth, in_flight_growth) = growth(&done, profile.as_ref(), e2e.p50);
-        let lag = clients.and_then(|n| usize::try_from(n).ok()).filter(|n| 3 * n <= ttfts.len());
         let mut facts = Self {
             load: e.load,
             window_s,
@@ -131,7 +126,7 @@ impl Facts {
             itl: gaps.or(e.stated.itl),
             e2e,
             input_tokens: if has_requests {
-                total(done.iter().map(Request::input_tokens))
+                total(done.iter().map(|t| t.input_tokens()))
             } else {
                 e.stated.input_tokens
             },
@@ -142,10 +137,11 @@ impl Facts {
             span_s: span,
             peak_in_flight: profile.as_ref().map(Profile::peak),
             counts_disagree: e.counts_disagree.map(str::to_owned),
+            called_invalid: e.called_invalid.map(str::to_owned),
             steady,
             ttft_growth,
             in_flight_growth,
-            ttft_at_lag_n: lag.and_then(|n| autocorrelation(&ttfts, n).ok().flatten()),
+            ttft_at_lag_n,
             sending: sending(e, profile.as_ref()),
             streams,
             objectives: objectives(e, &done),
@@ -191,7 +187,7 @@ fn sent_s(t: &Request<'_>) -> Option<f64> {
     Some(t.arrival_s()? + t.send_delay().map_or(0.0, Seconds::get))
 }
 
-fn stays(table: &RequestTable) -> Vec<Stay> {
+fn stays(table: &RequestTable) -> impl Iterator<Item = Stay> {
     table
         .requests()
         .filter_map(|t| {
@@ -206,7 +202,6 @@ fn stays(table: &RequestTable) -> Vec<Stay> {
         })
         // Rounding of large stamps may put an end a bit before its begin.
         .map(|s| Stay { to_s: s.to_s.max(s.from_s), ..s })
-        .collect()
 }
 
 /// The sum of counts, if all are known and it fits.
@@ -219,13 +214,13 @@ fn total(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     any.then_some(sum)
 }
 
-fn lengths(done: &[Request<'_>], e: &Evidence<'_>, completed: Option<u64>) -> Lengths {
+fn lengths(done: &Selection<'_>, e: &Evidence<'_>, completed: Option<u64>) -> Lengths {
     let known: Option<Vec<f64>> =
         done.iter().map(|t| t.output_tokens().map(|n| n as f64)).collect();
     if let Some(known) = known.filter(|k| !k.is_empty()) {
         let s = spread(&known, false);
         let cv = s.std.zip(s.mean).filter(|(_, m)| 0.0 < *m).map(|(std, mean)| std / mean);
-        let total = total(done.iter().map(Observed::output_tokens));
+        let total = total(done.iter().map(|t| t.output_tokens()));
         return Lengths { total, mean: s.mean, p50: s.p50, p95: s.p95, cv };
     }
     if !e.requests.is_empty() {
@@ -255,16 +250,16 @@ fn in_flight(
 }
 
 /// What the streams show, and the figures of all gaps.
-fn streams(done: &[Request<'_>]) -> (Streams, Spread) {
+fn streams(done: &Selection<'_>) -> (Streams, Spread) {
     let mut s = Streams::default();
-    let total: usize = done.iter().filter_map(Request::gaps).map(|(_, g)| g.len()).sum();
+    let total: usize = done.iter().filter_map(|t| t.gaps()).map(|(_, g)| g.len()).sum();
     let chosen = Chosen::of(total);
     let mut sample = Vec::with_capacity(total.min(SAMPLE_MAX + SAMPLE_MAX / 8));
     let (mut index, mut max) = (0, 0.0_f64);
     let mut shares = Vec::new();
     let mut long_first = Vec::new();
     let (mut per_token, mut per_chunk) = (0_u64, 0_u64);
-    for t in done {
+    for t in done.iter() {
         let several = t.output_tokens().is_some_and(|n| 1 < n);
         if let (Some(ttft), Some(e2e), true) = (t.ttft(), t.e2e_latency(), several)
             && 0.0 < e2e.get()
@@ -311,8 +306,8 @@ fn streams(done: &[Request<'_>]) -> (Streams, Spread) {
         }
     }
     s.per_token = (0 < per_token + per_chunk).then_some(per_chunk == 0);
-    s.ttft_share_p50 = median(shares);
-    s.long_first_gap_p50_s = median(long_first);
+    s.ttft_share_p50 = median(&mut shares);
+    s.long_first_gap_p50_s = median(&mut long_first);
     let mut figures = spread(&sample, false);
     if figures.n.is_some() {
         figures.n = Some(total as u64);
@@ -368,18 +363,24 @@ fn two_modes(gaps: &[f64]) -> Option<(f64, f64)> {
     Some((a, b))
 }
 
-/// Medians of at most [`TREND_BINS`] groups of neighbours.
-fn medians(pairs: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let size = pairs.len().div_ceil(TREND_BINS).max(1);
+/// Medians of at most [`TREND_BINS`] groups of neighbours, of `n` pairs.
+fn medians(n: usize, pairs: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let size = n.div_ceil(TREND_BINS).max(1);
     let mut series: Vec<(f64, f64)> = Vec::new();
-    for group in pairs.chunks(size) {
-        let at = median(group.iter().map(|p| p.0).collect());
-        let value = median(group.iter().map(|p| p.1).collect());
-        if let Some(pair) = at.zip(value)
+    let (mut places, mut values) = (Vec::with_capacity(size), Vec::with_capacity(size));
+    for (i, (at, value)) in (1..).zip(pairs) {
+        places.push(at);
+        values.push(value);
+        if places.len() < size && i < n {
+            continue;
+        }
+        if let Some(pair) = median(&mut places).zip(median(&mut values))
             && series.last().is_none_or(|last| last.0 < pair.0)
         {
             series.push(pair);
         }
+        places.clear();
+        values.clear();
     }
     series
 }
@@ -391,35 +392,34 @@ fn trend(series: &[(f64, f64)]) -> Option<Growth> {
         grows: trend.keeps_growing(),
         per_s: trend.slope,
         p_value: trend.p_value,
-        median: median(series.iter().map(|p| p.1).collect())?,
+        median: median(&mut series.iter().map(|p| p.1).collect::<Vec<f64>>())?,
         rise: trend.slope * time,
     })
 }
 
 /// TTFT and the number in flight over the arrivals, the first time in flight left out: it is ramp.
 fn growth(
-    done: &[Request<'_>],
+    done: &Selection<'_>,
     profile: Option<&Profile>,
     e2e_p50: Option<f64>,
 ) -> (Option<Growth>, Option<Growth>) {
     let Some(profile) = profile else { return (None, None) };
     let (begin, last) = (profile.begin(), profile.last_begin());
     let ramp = e2e_p50.unwrap_or(0.0).min(0.2 * (last - begin));
-    let pairs: Vec<(f64, f64)> = done
-        .iter()
-        .filter_map(|t| Some((sent_s(t)?, t.ttft()?.get())))
-        .filter(|(at, _)| begin + ramp <= *at)
-        .collect();
-    let ttft = medians(&pairs);
+    let pairs = || {
+        let known = done.iter().filter_map(|t| Some((sent_s(&t)?, t.ttft()?.get())));
+        known.filter(|(at, _)| begin + ramp <= *at)
+    };
+    let ttft = medians(pairs().count(), pairs());
     let flight: Vec<(f64, f64)> = ttft.iter().map(|&(t, _)| (t, profile.at(t) as f64)).collect();
     (trend(&ttft), trend(&flight))
 }
 
 fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
-    let mut sent: Vec<f64> = e.requests.requests().filter_map(|t| sent_s(&t)).collect();
-    sent.sort_unstable_by(f64::total_cmp);
-    let n = sent.len() as u64;
-    let span = sent.first().zip(sent.last()).map(|(a, b)| b - a);
+    let sent = || e.requests.requests().filter_map(|t| sent_s(&t));
+    let n = sent().count() as u64;
+    let ends = sent().min_by(f64::total_cmp).zip(sent().max_by(f64::total_cmp));
+    let span = ends.map(|(a, b)| b - a);
     let mut due: Vec<f64> = e.requests.requests().filter_map(|t| t.arrival_s()).collect();
     due.sort_unstable_by(f64::total_cmp);
     let mean = span.filter(|_| 1 < n).map(|s| s / (n - 1) as f64).filter(|m| 0.0 < *m);
@@ -458,38 +458,40 @@ fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
     }
 }
 
-fn objectives(e: &Evidence<'_>, done: &[Request<'_>]) -> Objectives {
+fn objectives(e: &Evidence<'_>, done: &Selection<'_>) -> Objectives {
     let slo: &SloSet = e.slo;
-    let limit_of = |l: Latency| slo.limits().find(|x| x.latency == l).map(|x| x.limit.get());
-    let limits = slo
-        .limits()
-        .map(|limit| {
-            let values = || done.iter().filter_map(|t| limit.latency.of(t));
-            let at = limit.limit.get();
-            let within = |x: f64| values().filter(|&v| v <= x).count() as u64;
-            LimitFacts {
-                text: limit.to_string(),
-                known: values().count() as u64,
-                met: values().filter(|&v| limit.is_met_by(v)).count() as u64,
-                met_times_1000: within(at * 1e3),
-                met_by_1000: within(at / 1e3),
-            }
-        })
-        .collect();
-    let judged = |j: Judgement| e.requests.requests().filter(|t| slo.judge(t) == j).count() as u64;
-    let misses = e.requests.requests().filter(|t| t.outcome().is_miss()).count() as u64;
     if slo.limits().next().is_none() {
         return Objectives::default();
     }
-    Objectives {
+    let limit_of = |l: Latency| slo.limits().find(|x| x.latency == l).map(|x| x.limit.get());
+    let limits = slo.limits().map(|limit| {
+        let at = limit.limit.get();
+        let (text, [mut known, mut met, mut times, mut by]) = (limit.to_string(), [0; 4]);
+        for v in done.iter().filter_map(|t| limit.latency.of(&t)) {
+            known += 1;
+            met += u64::from(limit.is_met_by(v));
+            times += u64::from(v <= at * 1e3);
+            by += u64::from(v <= at / 1e3);
+        }
+        LimitFacts { text, known, met, met_times_1000: times, met_by_1000: by }
+    });
+    let mut o = Objectives {
         ttft_s: limit_of(Latency::Ttft),
         tpot_s: limit_of(Latency::Tpot),
         e2e_s: limit_of(Latency::E2e),
-        limits,
-        good: judged(Judgement::Good),
-        finished: done.len() as u64 + misses,
-        unknown: judged(Judgement::Unknown),
+        limits: limits.collect(),
+        finished: done.len() as u64,
+        ..Objectives::default()
+    };
+    for t in e.requests.requests() {
+        o.finished += u64::from(t.outcome().is_miss());
+        match slo.judge(&t) {
+            Judgement::Good => o.good += 1,
+            Judgement::Unknown => o.unknown += 1,
+            _ => {}
+        }
     }
+    o
 }
 
 fn prompts(e: &Evidence<'_>) -> Prompts {

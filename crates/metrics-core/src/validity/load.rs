@@ -175,7 +175,7 @@ pub const W02: Check = Check {
     affects: &[Subject::Throughput],
     advice: text("read the steady rates, or run longer", "看稳态速率，或延长运行"),
     source: Source { work: "guidellm#93; sglang PR#30918", section: "" },
-    raised_by: &[Command::Report],
+    raised_by: &[Command::Report, Command::Sim],
 };
 
 /// W03: the client could not send what it was told to, so that waits are missing or the load is
@@ -533,7 +533,7 @@ pub const W35: Check = Check {
         "按该系数放大，或在模拟器里回放轨迹",
     ),
     source: Source { work: "inference-sim PR#818", section: "case K040" },
-    raised_by: &[Command::Report, Command::Plan],
+    raised_by: &[Command::Report, Command::Sim],
 };
 
 /// What these rules say of a run.

@@ -182,31 +182,19 @@ impl Subject {
 /// All that a client measures per request.
 pub const LATENCIES: &[Subject] = &[Subject::Ttft, Subject::Tpot, Subject::Itl, Subject::E2e];
 
-/// The command that raises a finding.
+/// A command that raises findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// `goodput report` and `goodput check`.
     Report,
     /// `goodput diff`.
     Diff,
-    /// `goodput diagnose`, from metrics or logs of an engine.
+    /// `goodput diagnose`, from metrics of an engine beside a result.
     Diagnose,
     /// `goodput sim`.
     Sim,
     /// `goodput fit`.
     Fit,
-    /// `goodput plan` and `goodput queue`.
-    Plan,
-    /// `goodput kv`.
-    Kv,
-    /// `goodput tune`.
-    Tune,
-    /// `goodput alerts`.
-    Alerts,
-    /// `goodput cost`.
-    Cost,
-    /// `goodput trace`.
-    Trace,
 }
 
 impl Command {
@@ -219,12 +207,6 @@ impl Command {
             Self::Diagnose => "diagnose",
             Self::Sim => "sim",
             Self::Fit => "fit",
-            Self::Plan => "plan",
-            Self::Kv => "kv",
-            Self::Tune => "tune",
-            Self::Alerts => "alerts",
-            Self::Cost => "cost",
-            Self::Trace => "trace",
         }
     }
 }
@@ -232,7 +214,7 @@ impl Command {
 /// One finding as data: what the rule beside it looks for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its id, `W01` to `W38`.
+    /// Its id, `W01` to `W39`.
     pub id: &'static str,
     /// Its name in files, for example `concurrency-not-reached`.
     pub name: &'static str,
@@ -250,7 +232,7 @@ pub struct Check {
     pub advice: Text,
     /// Where the effect was seen.
     pub source: Source,
-    /// The commands that raise it.
+    /// The commands that raise it; none where only the rule is there, for callers of the library.
     pub raised_by: &'static [Command],
 }
 
@@ -270,6 +252,20 @@ impl Check {
         };
         let names: Vec<&str> = self.levels.iter().map(|l| l.text().in_language(language)).collect();
         names.join(joint)
+    }
+
+    /// The commands that raise it in words, `report, diff`.
+    #[must_use]
+    pub fn command_names(&self, language: Language) -> String {
+        const NONE: Text = text("no command yet", "尚无命令");
+        let joint = match language {
+            Language::En => ", ",
+            Language::Zh => "、",
+        };
+        match self.raised_by {
+            [] => NONE.in_language(language).to_owned(),
+            some => some.iter().map(|c| c.name()).collect::<Vec<_>>().join(joint),
+        }
     }
 }
 
@@ -370,6 +366,7 @@ pub const CHECKS: &[&Check] = &[
     &compare::W36,
     &counts::W37,
     &counts::W38,
+    &counts::W39,
 ];
 
 /// Checks of a report that need the requests one by one or in their order, so that counts and

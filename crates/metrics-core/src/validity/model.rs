@@ -117,7 +117,7 @@ pub const W29: Check = Check {
     affects: &[Subject::Model, Subject::Capacity],
     advice: text("measure at this load, or plan below it", "在该负载下实测，或按更低负载规划"),
     source: Source { work: "inference-sim PR#480", section: "" },
-    raised_by: &[Command::Sim, Command::Plan],
+    raised_by: &[Command::Fit],
 };
 
 /// W30: errors of TTFT and TPOT that cancel in E2E.
@@ -196,7 +196,7 @@ pub const W33: Check = Check {
         "使用等待请求数、KV 利用率与批次利用率",
     ),
     source: Source { work: "dcgm-exporter#301; vllm#6737", section: "" },
-    raised_by: &[Command::Alerts],
+    raised_by: &[],
 };
 
 /// W34: a cost per token at a rate that no service keeps up.
@@ -250,7 +250,7 @@ pub const W34: Check = Check {
     affects: &[Subject::Cost],
     advice: text("state the cost at the real load, with its SLO", "按真实负载与其 SLO 给出成本"),
     source: Source { work: "peakinfer.com", section: "case K064" },
-    raised_by: &[Command::Cost],
+    raised_by: &[],
 };
 
 /// What these rules say of a run.

@@ -108,7 +108,7 @@ pub const W10: Check = Check {
         work: "vLLM docs, sample with 10 requests that prints P99; Hahn and Meeker 1991",
         section: "",
     },
-    raised_by: &[Command::Report],
+    raised_by: &[Command::Report, Command::Sim],
 };
 
 /// W11: percentiles of shards cannot be averaged into one.
@@ -156,7 +156,7 @@ pub const W11: Check = Check {
     affects: &[Subject::P90, Subject::P95, Subject::P99],
     advice: text("ask for histograms or raw requests", "索取直方图或原始请求"),
     source: Source { work: "scylla-monitoring#1886; k8s-netperf PR#148", section: "" },
-    raised_by: &[Command::Report, Command::Diagnose],
+    raised_by: &[],
 };
 
 /// W12: a quantile from histogram buckets that cannot hold it.
@@ -222,7 +222,7 @@ pub const W12: Check = Check {
         "看区间，并给引擎配置靠近 SLO 的桶边界",
     ),
     source: Source { work: "vllm#15167; vllm#6337; vllm#48175", section: "metric faults 11, 13" },
-    raised_by: &[Command::Diagnose],
+    raised_by: &[],
 };
 
 /// What these rules say of a run.
