@@ -57,7 +57,14 @@ pub(super) fn run_settings(s: &Setting) -> Vec<(&'static str, String)> {
 pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
     let cells: Vec<_> = all.iter().map(|s| settings(s)).collect();
     let differs = |i: usize| cells.iter().any(|c| cells.first().is_some_and(|f| f[i] != c[i]));
+    let mut names: Vec<&str> = cells.iter().map(|c| c[0].1.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let named = names.len() == cells.len() && names.iter().all(|n| !n.is_empty());
     let name = |c: &[(&'static str, String); 7]| {
+        if named {
+            return c[0].1.clone();
+        }
         let own: Vec<String> = (0..c.len())
             .filter(|&i| differs(i))
             .map(|i| if i == 0 { c[i].1.clone() } else { format!("{} {}", c[i].0, c[i].1) })
