@@ -531,6 +531,80 @@ fn milliseconds(t: Ticks) -> String {
     format!("{whole}.{}", format!("{part:015}").trim_end_matches('0'))
 }
 
+/// The coefficients of a step time as tables of its file.
+fn write_step(out: &mut String, step: &FittedStep) {
+    let table = |out: &mut String, name: &str, values: &[(&str, Ticks)]| {
+        let _ = writeln!(out, "[{name}]");
+        for (key, value) in values {
+            let _ = writeln!(out, "{key} = \"{}\"", milliseconds(*value));
+        }
+        out.push('\n');
+    };
+    let all = |c: Coefficients| {
+        [("a", c.base), ("b", c.prefill), ("c", c.decode), ("d", c.context), ("q", c.attention)]
+    };
+    let two_regime = |out: &mut String, t: &TwoRegime| {
+        let d = t.decode();
+        table(out, "decode_ms", &[("a", d.base), ("c", d.decode), ("d", d.context)]);
+        table(out, "prefill_ms", &all(t.mixed()));
+        let e = t.extra();
+        let extra = [("overhead", e.overhead), ("comm", e.comm), ("floor", e.floor)];
+        let extra: Vec<(&str, Ticks)> =
+            extra.into_iter().filter(|(_, t)| *t != Ticks::ZERO).collect();
+        if !extra.is_empty() {
+            table(out, "extra_ms", &extra);
+        }
+    };
+    match step {
+        FittedStep::TwoRegime(t) => two_regime(out, t),
+        FittedStep::Split(t) => {
+            let [below, above] = t.sets();
+            two_regime(out, below);
+            let d = above.decode();
+            let _ = writeln!(out, "[above_ms]\ndecodes = {}", t.at());
+            for (key, value) in [("a", d.base), ("c", d.decode), ("d", d.context)] {
+                let _ = writeln!(out, "{key} = \"{}\"", milliseconds(value));
+            }
+            out.push('\n');
+        }
+        FittedStep::Table(t) => {
+            let mut grid = |name: &str, axes: [&str; 2], g: &Grid| {
+                let _ = writeln!(out, "[{name}]");
+                let _ = writeln!(out, "{} = {:?}", axes[0], g.first());
+                let _ = writeln!(out, "{} = {:?}\ntimes = [", axes[1], g.second());
+                for row in g.times() {
+                    let row: Vec<String> = row.iter().map(|t| milliseconds(*t)).collect();
+                    let _ = writeln!(out, "    {row:?},");
+                }
+                out.push_str("]\n");
+            };
+            grid("decode_table_ms", ["decodes", "context_each"], t.decode());
+            grid("prefill_table_ms", ["prompt_tokens", "context"], t.mixed());
+            let rest = t.rest();
+            for (key, value) in [("c", rest.decode), ("q", rest.attention)] {
+                let _ = writeln!(out, "{key} = \"{}\"", milliseconds(value));
+            }
+            out.push('\n');
+        }
+        FittedStep::Affine(t) => table(out, "step_ms", &all(t.coefficients())),
+        FittedStep::Floored(t) => {
+            let c = t.coefficients();
+            table(
+                out,
+                "step_ms",
+                &[
+                    ("o", c.overhead),
+                    ("w", c.floor),
+                    ("b", c.token),
+                    ("cp", c.attention),
+                    ("cd", c.context),
+                    ("e", c.request),
+                ],
+            );
+        }
+    }
+}
+
 impl FittedStepTime {
     /// A step-time file from its text; `file` is only used in messages.
     ///
@@ -580,76 +654,7 @@ impl FittedStepTime {
         }
         out.push_str(if self.limits.is_empty() { "]\n" } else { "\n]\n" });
         out.push_str("\n# Milliseconds; text, so that every digit is kept.\n");
-        let table = |out: &mut String, name: &str, values: &[(&str, Ticks)]| {
-            let _ = writeln!(out, "[{name}]");
-            for (key, value) in values {
-                let _ = writeln!(out, "{key} = \"{}\"", milliseconds(*value));
-            }
-            out.push('\n');
-        };
-        let all = |c: Coefficients| {
-            [("a", c.base), ("b", c.prefill), ("c", c.decode), ("d", c.context), ("q", c.attention)]
-        };
-        let two_regime = |out: &mut String, t: &TwoRegime| {
-            let d = t.decode();
-            table(out, "decode_ms", &[("a", d.base), ("c", d.decode), ("d", d.context)]);
-            table(out, "prefill_ms", &all(t.mixed()));
-            let e = t.extra();
-            let extra = [("overhead", e.overhead), ("comm", e.comm), ("floor", e.floor)];
-            let extra: Vec<(&str, Ticks)> =
-                extra.into_iter().filter(|(_, t)| *t != Ticks::ZERO).collect();
-            if !extra.is_empty() {
-                table(out, "extra_ms", &extra);
-            }
-        };
-        match &self.step {
-            FittedStep::TwoRegime(t) => two_regime(&mut out, t),
-            FittedStep::Split(t) => {
-                let [below, above] = t.sets();
-                two_regime(&mut out, below);
-                let d = above.decode();
-                let _ = writeln!(out, "[above_ms]\ndecodes = {}", t.at());
-                for (key, value) in [("a", d.base), ("c", d.decode), ("d", d.context)] {
-                    let _ = writeln!(out, "{key} = \"{}\"", milliseconds(value));
-                }
-                out.push('\n');
-            }
-            FittedStep::Table(t) => {
-                let mut grid = |name: &str, axes: [&str; 2], g: &Grid| {
-                    let _ = writeln!(out, "[{name}]");
-                    let _ = writeln!(out, "{} = {:?}", axes[0], g.first());
-                    let _ = writeln!(out, "{} = {:?}\ntimes = [", axes[1], g.second());
-                    for row in g.times() {
-                        let row: Vec<String> = row.iter().map(|t| milliseconds(*t)).collect();
-                        let _ = writeln!(out, "    {row:?},");
-                    }
-                    out.push_str("]\n");
-                };
-                grid("decode_table_ms", ["decodes", "context_each"], t.decode());
-                grid("prefill_table_ms", ["prompt_tokens", "context"], t.mixed());
-                let rest = t.rest();
-                for (key, value) in [("c", rest.decode), ("q", rest.attention)] {
-                    let _ = writeln!(out, "{key} = \"{}\"", milliseconds(value));
-                }
-                out.push('\n');
-            }
-            FittedStep::Affine(t) => table(&mut out, "step_ms", &all(t.coefficients())),
-            FittedStep::Floored(t) => {
-                let c = t.coefficients();
-                table(
-                    &mut out,
-                    "step_ms",
-                    &[
-                        ("o", c.overhead),
-                        ("w", c.floor),
-                        ("b", c.token),
-                        ("cp", c.attention),
-                        ("cd", c.context),
-                        ("e", c.request),
-                    ],
-                );
-            }
-        }
+        write_step(&mut out, &self.step);
         for r in &self.regimes {
             let _ =
                 writeln!(out, "[[regimes]]\nregime = {}\npoints = {}", quoted(&r.regime), r.points);

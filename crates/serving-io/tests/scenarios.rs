@@ -207,6 +207,27 @@ fn faults_of_a_step_time_file_name_line_and_key() {
     assert_snapshot!(fault("[step_ms]", "[coefficients_ms]"), @"");
 }
 
+/// A table and a split are written as they are read.
+#[test]
+fn tables_and_splits_survive_their_file() {
+    let head = "schema_version = 1\nname = \"x\"\nmodel = \"\"\ngpu = \"\"\nengine = \"\"\nsource = \"\"\nlicence = \"\"\nmethod = \"\"\nlimits = []\n";
+    let table = "form = \"table\"\n[decode_table_ms]\ndecodes = [1, 8]\ncontext_each = [0, 9]\n\
+                 times = [[\"1\", \"1.25\"], [\"2\", \"3\"]]\n[prefill_table_ms]\n\
+                 prompt_tokens = [0, 64]\ncontext = [0, 9]\ntimes = [[\"4\", \"5\"], [\"6\", \"7\"]]\n\
+                 c = \"0.5\"\nq = \"0.000002\"\n";
+    let set = "a = \"1\"\nc = \"0.1\"\nd = \"0.0001\"\n";
+    let split = format!(
+        "form = \"split\"\n[decode_ms]\n{set}[above_ms]\ndecodes = 95\n{set}[prefill_ms]\n{set}b = \"0.2\"\nq = \"0\"\n"
+    );
+    for body in [table, &split] {
+        let file = FittedStepTime::parse("f.toml", &format!("{head}{body}")).unwrap();
+        assert_eq!(FittedStepTime::parse("again.toml", &file.to_toml()).unwrap(), file);
+    }
+    // Each form has its own tables.
+    let mixed = format!("{head}{table}[step_ms]\na = \"1\"\n");
+    assert_snapshot!(FittedStepTime::parse("f.toml", &mixed).unwrap_err(), @"f.toml, line 10, `form`: the form `table` has [decode_table_ms] and [prefill_table_ms], and no coefficients");
+}
+
 /// Against the facts from which the presets of aiconfigurator's tables were made, if they are
 /// there: their texts have every digit.
 #[test]

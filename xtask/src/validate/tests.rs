@@ -393,8 +393,9 @@ fn what_is_left_out_raises_the_error() {
     }
 }
 
-/// The cases with their coefficients are within tolerance, the largest rate of the sweep is within
-/// 10 % where both rates were to be predicted, and the table of the pages is what a run gives.
+/// The cases with their coefficients are within tolerance, the largest rate under a limit is within
+/// 10 % where the case wants the limited figure predicted, and the table of the pages is what a run
+/// gives.
 #[test]
 fn the_dev_cases_are_as_the_pages_say() {
     let Some(dir) = dev() else { return };
@@ -405,7 +406,7 @@ fn the_dev_cases_are_as_the_pages_say() {
         .flat_map(|o| &o.rows)
         .filter(|r| r.gate == Gate::None { goal_pct: Some(rate::GOAL_PCT) })
         .collect();
-    assert!(!rates.is_empty());
+    assert!(4 <= rates.len(), "{rates:?}");
     for r in rates {
         assert!(r.error_pct().abs() < rate::GOAL_PCT, "{r:?}");
     }
