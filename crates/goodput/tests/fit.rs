@@ -288,6 +288,8 @@ fn what_cannot_be_fitted_says_why() {
     exit Some(2)
     goodput: seconds.csv: times are 1000 times those of decode.csv for the same work: is one in milliseconds and the other in seconds? name the unit with --map time_ms=… or time_s=…
     exit Some(2)
+    goodput: both.csv: `time_s` and `time_ms` both give the time: name one with --map
+    exit Some(2)
     goodput: none.csv: no column has a field's name; the file has `a`, `b`; map them, as in `--map ttft_ms=a`, to id, input_tokens, output_tokens, outcome, or with _s, _ms, _us or _ns arrival, sent, scheduled, first_token, last_token, ttft, tpot, e2e
     exit Some(2)
     goodput: -o steps.csv: is an input file, name another one

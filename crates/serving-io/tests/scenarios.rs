@@ -138,7 +138,7 @@ fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
     assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
-    assert_snapshot!(fault("base=8ms,prefill=60us/token", "h100"), @"s.toml, line 16, `step_time`: `h100` is no step-time preset; expected one of `llama-3.1-8b-h100-sxm`, `llama-3.1-8b-h200-sxm`, `llama-3.1-8b-b200-sxm`, `llama-3.1-8b-a100-sxm`, `llama-3.1-8b-l40s`, `llama-3.1-70b-h100-sxm-tp4`, `llama-3.1-70b-h100-sxm-tp8`, `llama-3.1-70b-h200-sxm-tp4`, `llama-3.1-70b-a100-sxm-tp4`, `qwen3-8b-h100-sxm`, `qwen3-32b-h100-sxm-tp2`, or coefficients such as `base=8ms,prefill=60us/token`");
+    assert_snapshot!(fault("base=8ms,prefill=60us/token", "h100"), @"s.toml, line 16, `step_time`: `h100` is no step-time preset; expected one of `llama-3.1-8b-h100-sxm`, `llama-3.1-8b-h200-sxm`, `llama-3.1-8b-b200-sxm`, `llama-3.1-8b-a100-sxm`, `llama-3.1-8b-l40s`, `llama-3.1-8b-rtx-4090`, `llama-3.1-8b-rtx-pro-6000`, `llama-3.1-70b-h100-sxm-tp4`, `llama-3.1-70b-h100-sxm-tp8`, `llama-3.1-70b-h200-sxm-tp4`, `llama-3.1-70b-a100-sxm-tp4`, `qwen3-8b-h100-sxm`, `qwen3-32b-h100-sxm-tp2`, `qwen3-32b-rtx-pro-6000`, or coefficients such as `base=8ms,prefill=60us/token`");
     assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = 0"), @"s.toml, line 8, `rate_per_s`: found 0, expected from 1e-6 to 1e9 requests per second");
     assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = nan"), @"s.toml, line 8, `rate_per_s`: found NaN, expected from 1e-6 to 1e9 requests per second");
     assert_snapshot!(fault("mean = 100", "mean = 100, median = 5"), @"s.toml, line 10, `input_tokens`: expected either `median` or `mean`");
@@ -191,7 +191,7 @@ fn every_preset_is_complete_and_says_where_it_holds() {
         assert_eq!(FittedStepTime::parse("again.toml", &preset.to_toml()).unwrap(), preset);
     }
     assert_eq!(preset::named(preset::DEFAULT).unwrap().gpu, "NVIDIA H100 SXM");
-    assert_snapshot!(preset::named("h100").unwrap_err(), @"");
+    assert_snapshot!(preset::named("h100").unwrap_err(), @"`h100` is no step-time preset; expected one of `llama-3.1-8b-h100-sxm`, `llama-3.1-8b-h200-sxm`, `llama-3.1-8b-b200-sxm`, `llama-3.1-8b-a100-sxm`, `llama-3.1-8b-l40s`, `llama-3.1-8b-rtx-4090`, `llama-3.1-8b-rtx-pro-6000`, `llama-3.1-70b-h100-sxm-tp4`, `llama-3.1-70b-h100-sxm-tp8`, `llama-3.1-70b-h200-sxm-tp4`, `llama-3.1-70b-a100-sxm-tp4`, `qwen3-8b-h100-sxm`, `qwen3-32b-h100-sxm-tp2`, `qwen3-32b-rtx-pro-6000`, or coefficients such as `base=8ms,prefill=60us/token`");
 }
 
 #[test]
@@ -201,10 +201,10 @@ fn faults_of_a_step_time_file_name_line_and_key() {
         assert!(sound.contains(old), "{old}");
         FittedStepTime::parse("p.toml", &sound.replacen(old, new, 1)).unwrap_err().to_string()
     };
-    assert_snapshot!(fault("floored", "flored"), @"");
-    assert_snapshot!(fault("w = \"", "w = \"-"), @"");
-    assert_snapshot!(fault("points = 118", "point = 118"), @"");
-    assert_snapshot!(fault("[step_ms]", "[coefficients_ms]"), @"");
+    assert_snapshot!(fault("floored", "flored"), @"p.toml, line 7, `form`: found `flored`, expected `two-regime`, `split`, `affine`, `floored` or `table`");
+    assert_snapshot!(fault("w = \"", "w = \"-"), @"p.toml, line 17, `step_ms`: `w`: found `-17.60493731226071`, expected a decimal number of milliseconds");
+    assert_snapshot!(fault("points = 118", "point = 118"), @"p.toml, line 27, `point`: unknown field `point`, expected one of `regime`, `points`, `mean_absolute`, `p90_absolute`, `p95_absolute`, `worst`, `max_absolute`, `bias`, `prefill_tokens`, `decodes`, `context`, `attention`");
+    assert_snapshot!(fault("[step_ms]", "[coefficients_ms]"), @"p.toml, line 17, `coefficients_ms`: unknown field `coefficients_ms`, expected one of `schema_version`, `name`, `model`, `gpu`, `tensor_parallel`, `engine`, `form`, `source`, `licence`, `method`, `limits`, `decode_ms`, `above_ms`, `decode_table_ms`, `prefill_table_ms`, `prefill_ms`, `extra_ms`, `step_ms`, `regimes`");
 }
 
 /// A table and a split are written as they are read.
