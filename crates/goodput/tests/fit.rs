@@ -159,10 +159,16 @@ fn a_request_log_is_replayed_under_vllm() {
             dir.path(),
             &["fit", "steps.csv", "--validate", "requests.jsonl", "--engine-args", server],
         );
-        let (_, validation) = text.split_once("     replay").unwrap();
-        validation.to_owned()
+        let (_, validation) = text.split_once("\n  replay ").unwrap();
+        validation.lines().map(|l| format!("{}\n", l.trim())).collect::<String>()
     };
-    insta::assert_snapshot!(fitted(server), @"");
+    insta::assert_snapshot!(fitted(server), @"
+    2000 requests, vllm-v1 as of 0.33.0, max_num_seqs 48, max_num_batched_tokens 2048, 4000 KV blocks
+    max_model_len 63984: all of the KV cache, as no model is known
+    mean TTFT      -0.2 % (predicted 153.21 ms, measured 153.49 ms)
+    mean TPOT      -0.9 % (predicted 15.36 ms, measured 15.50 ms)
+    mean E2E       -0.9 % (predicted 3442.76 ms, measured 3473.92 ms)
+    ");
     let tight = server.replace("4000", "800");
     let text = fitted(&tight);
     let error = |name: &str| -> f64 {
@@ -170,6 +176,8 @@ fn a_request_log_is_replayed_under_vllm() {
         rest.trim().split(' ').next().unwrap().parse().unwrap()
     };
     assert!(100.0 < error("mean TTFT"), "{text}");
+    // So few blocks are just full: the error of the fit decides whether the queue grows.
+    assert!(text.contains("W29 error"), "{text}");
 }
 
 /// The example has one law for all batches; a split of it is made by hand, and read back.
@@ -210,13 +218,27 @@ q = "0.000004"
         let lines = text.lines().filter(|l| l.contains("decode:") || l.contains("step time"));
         lines.map(|l| format!("{}\n", l.trim())).collect::<String>()
     };
-    insta::assert_snapshot!(step_time("split.toml") + &step_time("table.toml"), @"");
+    insta::assert_snapshot!(step_time("split.toml") + &step_time("table.toml"), @"
+    step time        steps.csv (split), from steps.csv
+    decode:base=7.889039894626013ms,decode=109.416726602552us/request,context=191.573365493ns/token; mixed:base=11.842602542387902ms,prefill=59.696688837797us/token,decode=109.416726602552us/request,context=191.573365493ns/token; above 16 decodes:base=7.819732063410736ms,decode=99.577682341162us/request,context=208.21779585ns/token
+    decode: 15 points, error mean 1.1 %, p90 2.3 %, bias -0.02 %; up to 0 prompt tokens, 16 decodes and 48000 context tokens a step
+    decode: 6 points, error mean 0.8 %, p90 1.8 %, bias -0.009 %; up to 0 prompt tokens, 64 decodes and 192000 context tokens a step
+    step time        grid (table), from made up
+    decode: table of 2 x 2, mixed: table of 2 x 2, beyond them their last lines
+    ");
     let mut said = String::new();
     for (old, new) in [("[1, 64]", "[64, 1]"), ("c = \"0.15\"\n", ""), ("\"8\"", "\"x\"")] {
         std::fs::write(dir.path().join("bad-table.toml"), table.replacen(old, new, 1)).unwrap();
         said.push_str(&run(dir.path(), &["sim", "--step-time", "bad-table.toml"]));
     }
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @"
+    goodput: --step-time: bad-table.toml, line 11, `decode_table_ms`: step-time table `first axis: 1 after 64`: expected amounts that rise
+    exit Some(2)
+    goodput: --step-time: bad-table.toml, line 15, `prefill_table_ms`: missing field `c`
+    exit Some(2)
+    goodput: --step-time: bad-table.toml, line 11, `decode_table_ms`: `times`: found `x`, expected a decimal number of milliseconds
+    exit Some(2)
+    ");
 }
 
 #[test]
@@ -294,7 +316,7 @@ fn what_cannot_be_fitted_says_why() {
     exit Some(2)
     goodput: -o steps.csv: is an input file, name another one
     exit Some(2)
-    goodput: -o x.toml: --form: split is for comparison, no simulation takes it: two-regime, floored, affine or linear can be written
+    goodput: --engine-args: no KV capacity: give --num-kv-blocks, or --kv-memory with --kv-bytes-per-token, or a step-time preset whose model and GPU are known
     exit Some(2)
     goodput: --map: no field `batch`, expected one of prefill_tokens, decodes, context, attention, prefills, concurrency, isl, osl, time_s, time_ms, time_us, tpot_ms, tpot_s
     exit Some(2)
