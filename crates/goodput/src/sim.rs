@@ -19,11 +19,10 @@ use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::workload::WorkloadSpec;
 use sched_sim::{
-    DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RequestDetail,
-    RunEnd, RunLimits, RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
+    DecodeFirst, OfferedLoad, Policy, RateScale, RequestDetail, RunEnd, RunLimits, RunResult,
+    RunStatistics, Simulation, StepTime, Ticks, Workload,
 };
 use serving_io::engine::{EngineOptions, Machine};
-use serving_io::preset::Preset;
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
@@ -502,22 +501,9 @@ fn step_time(source: &StepTimeSource) -> Result<Box<dyn StepTime>> {
     Ok(match source {
         StepTimeSource::Affine(affine) => Box::new(*affine),
         StepTimeSource::TwoRegime(form) => Box::new(*form),
-        StepTimeSource::Preset(preset) => Box::new(of_preset(preset)?),
-        StepTimeSource::Fitted(file) => Box::new(file.step),
+        StepTimeSource::Fitted(file) => Box::new(file.step.clone()),
         _ => bail!("this version does not know the form of the step time"),
     })
-}
-
-fn of_preset(preset: &Preset) -> Result<Floored> {
-    let t = preset.ticks().map_err(|e| anyhow!("{e}"))?;
-    Ok(Floored::new(FlooredCoefficients {
-        overhead: t.overhead,
-        floor: t.floor,
-        token: t.token,
-        attention: t.attention,
-        context: t.context,
-        request: t.request,
-    })?)
 }
 
 /// Runs one setting.
@@ -539,7 +525,7 @@ fn simulate(
     let (mut config, mut remarks) = (None, Vec::new());
     let (result, load) = if setting.is_vllm() {
         let machine = match &setting.step_time {
-            StepTimeSource::Preset(p) => Machine::named(&p.model, &p.gpu, p.tensor_parallel),
+            StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel),
             _ => None,
         };
         let resolved = setting.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
