@@ -955,6 +955,8 @@ fn a_generated_trace_runs_as_the_draw_does() {
     assert!(text.contains("\"arrival_s\":0,"), "{text}");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"");
+}
+
 /// `-` is standard output for every command's result, and for nothing else; a file is written once.
 #[test]
 fn outputs_mean_the_same_in_every_command() {
