@@ -315,10 +315,8 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     render::render(&answer, format)
 }
 
-/// What arrives, and under which settings.
-fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
-    let slo = arguments.objectives.set(&[])?;
-    let slo = (!slo.is_empty()).then_some(slo);
+/// Refuses flags of a trace without one, and flags of drawn requests beside one.
+fn for_their_source(arguments: &Arguments) -> Result<()> {
     if arguments.trace.is_none() {
         let part = &arguments.part;
         for (flag, given) in [("--map", !part.map.is_empty()), ("--slice", part.slice.is_some())] {
@@ -330,6 +328,14 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {
         bail!("{flag}: the requests of {} are not drawn from a seed", path.display());
     }
+    Ok(())
+}
+
+/// What arrives, and under which settings.
+fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
+    let slo = arguments.objectives.set(&[])?;
+    let slo = (!slo.is_empty()).then_some(slo);
+    for_their_source(arguments)?;
     let (source, base) = if let Some(path) = &arguments.trace {
         let base = Setting {
             name: None,

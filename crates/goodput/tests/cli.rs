@@ -953,8 +953,14 @@ fn a_generated_trace_runs_as_the_draw_does() {
     // What is converted is the same file, but for time zero.
     let text = run_in(dir.path(), &["trace", "convert", "t.jsonl", "--slice", "0..1"]);
     assert!(text.contains("\"arrival_s\":0,"), "{text}");
-    insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"");
-    insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"");
+    insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"
+    goodput: -o t.jsonl: is the input file, name another one
+    exit 2
+    ");
+    insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"
+    goodput: none.csv: cannot be read: No such file or directory (os error 2)
+    exit 2
+    ");
 }
 
 /// `-` is standard output for every command's result, and for nothing else; a file is written once.
