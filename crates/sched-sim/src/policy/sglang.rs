@@ -126,8 +126,11 @@ impl SgLang {
         let free = step.free_blocks().saturating_mul(page);
         let mut room = free.saturating_sub(self.expected(step));
         if let Some((last, rest)) = in_progress(step) {
-            // Of a page that the prompt has begun, the rest is free as well, but not counted.
-            let most = chunk.min(room).min(free);
+            // The rest of a page that the prompt has begun is its own.
+            let (_, input_tokens, output_tokens) = step.numbers_of(last).unwrap_or_default();
+            let done = input_tokens + output_tokens - step.output_left(last) - rest;
+            let own = done.next_multiple_of(page) - done;
+            let most = chunk.min(room.min(free).saturating_add(own));
             let tokens = if rest <= most { rest } else { whole_pages(most) };
             if tokens == 0 {
                 return Ok(());
