@@ -19,10 +19,11 @@ use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::workload::WorkloadSpec;
 use sched_sim::{
-    DecodeFirst, OfferedLoad, Policy, RateScale, RequestDetail, RunEnd, RunLimits, RunResult,
-    RunStatistics, Simulation, StepTime, Ticks, Workload,
+    DecodeFirst, OfferedLoad, Order, Policy, RateScale, RequestDetail, RunEnd, RunLimits,
+    RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
 };
 use serving_io::engine::{EngineOptions, Machine};
+use serving_io::policy::{ServerOptions, named, takes_chunk};
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
@@ -48,6 +49,8 @@ Examples:
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 256,512 --rate-scale 1,3/2,2
   goodput sim --trace azure.csv --slice 18:15-18:20 --max-num-seqs 64 --chunk 512
   goodput sim --trace mine.csv --map arrival_s=t,input_tokens=in,output_tokens=out
+  goodput sim --policy decode-first,prefill-first,sarathi --max-num-seqs 64 --chunk 512 \\
+      --kv-blocks 2000 --slo 'ttft<1s,tpot<50ms'
   goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
   goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'
   goodput sim --max-num-seqs 64 --chunk 256 --requests-out requests.jsonl
@@ -65,7 +68,7 @@ pub struct Arguments {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
-    /// Scheduling policies: decode-first, vllm-v1.
+    /// Scheduling policies: decode-first, prefill-first, sarathi, orca, static, sglang, vllm-v1.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     policy: Vec<String>,
     /// Most requests in the batch [default: 8, or the scenario's; vLLM's own for vllm-v1].
@@ -77,10 +80,18 @@ pub struct Arguments {
         value_name = "LIST"
     )]
     max_num_seqs: Vec<String>,
-    /// Most prompt tokens of one request in one step; not for vllm-v1 [default: 128, or the
-    /// scenario's].
+    /// Most prompt tokens in one step: of one request for decode-first, of all for sglang, of all
+    /// with the decodes for sarathi; other policies have none [default: 128, or the scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     chunk: Vec<String>,
+    /// KV blocks of the server, of --block-size tokens; vllm-v1 has --num-kv-blocks [default: no
+    /// limit, or the scenario's].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    kv_blocks: Vec<String>,
+    /// Who is next in the queue, and preempted last: fcfs, sjf (fewest tokens, prompt and answer)
+    /// or priority; vllm-v1 has --scheduling-policy [default: fcfs, or the scenario's].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    order: Vec<String>,
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate_scale: Vec<String>,
@@ -102,6 +113,15 @@ pub struct Arguments {
     engine: EngineArguments,
     #[command(flatten)]
     objectives: Objectives,
+    /// Clients stop waiting for the last token this long after their arrival.
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// Refuse who arrives when so many requests wait; not for vllm-v1.
+    #[arg(long, value_name = "REQUESTS")]
+    max_waiting: Option<u64>,
+    /// Refuse who arrives when with its prompt more tokens than this would wait; not for vllm-v1.
+    #[arg(long, value_name = "TOKENS")]
+    max_waiting_tokens: Option<u64>,
     /// Start no step after this much simulated time; the run is then truncated.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
@@ -142,7 +162,7 @@ macro_rules! engine_arguments {
 engine_arguments! {
     /// Release whose rules apply, 0.8.5 to 0.33.0.
     engine_version;
-    /// Most tokens in a step.
+    /// Most tokens in a step; for prefill-first too, there 4096 prompt tokens by default.
     max_num_batched_tokens;
     /// Most tokens of a request, prompt and answer.
     max_model_len;
@@ -156,7 +176,7 @@ engine_arguments! {
     gpu_memory;
     /// Memory for activations and CUDA graphs, not left to the KV cache [default: 0].
     reserved_memory;
-    /// Tokens in a KV block [default: 16].
+    /// Tokens in a KV block, of --kv-blocks too [default: 16].
     block_size;
     /// Whether equal prefixes are computed once [default: true].
     enable_prefix_caching [num_args = 0..=1, default_missing_value = "true", require_equals = true];
@@ -232,6 +252,8 @@ struct Setting {
     slo: SloSet,
     /// Options of vllm-v1.
     engine: EngineOptions,
+    /// Options of the server under another policy.
+    server: ServerOptions,
 }
 
 impl Setting {
@@ -346,6 +368,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             step_time: default_step_time()?,
             slo: SloSet::none(),
             engine: EngineOptions::default(),
+            server: ServerOptions::default(),
         };
         (traced(path, &arguments.part)?, vec![base])
     } else {
@@ -379,19 +402,37 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     if !arguments.engine.num_kv_blocks.is_empty() && !arguments.engine.kv_memory.is_empty() {
         bail!("--num-kv-blocks and --kv-memory both say how large the KV cache is: give one");
     }
+    let servers = Servers {
+        tokens: counts("--max-num-batched-tokens", &arguments.engine.max_num_batched_tokens)?,
+        kv_blocks: counts("--kv-blocks", &arguments.kv_blocks)?,
+        block_size: counts("--block-size", &arguments.engine.block_size)?,
+        orders: (arguments.order.iter())
+            .map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")))
+            .collect::<Result<_>>()?,
+    };
     let mut settings: Vec<Setting> = Vec::new();
     for base in base {
         for policy in &or_own(&policies, &base.policy) {
+            if !POLICIES.contains(&policy.as_str()) {
+                let known = POLICIES.join(", ");
+                bail!("--policy: unknown policy `{policy}`, this version has {known}");
+            }
             let is_vllm = policy == VLLM_V1;
             // Each policy has its own limits: a list of the other's leaves it as it is.
             let own = if base.is_vllm() == is_vllm { base.max_num_seqs } else { 0 };
             let own = if is_vllm || own > 0 { own } else { DecodeFirst::default().max_num_seqs() };
             let chunk = if base.chunk > 0 { base.chunk } else { DecodeFirst::default().chunk() };
-            let chunks = if is_vllm { vec![0] } else { or_own(&chunks, &chunk) };
-            let engines = if is_vllm { engines.clone() } else { vec![EngineOptions::default()] };
+            let chunks = if takes_chunk(policy) { or_own(&chunks, &chunk) } else { vec![0] };
+            // One of the two is empty: each policy has options of its own kind.
+            let options: Vec<(EngineOptions, ServerOptions)> = if is_vllm {
+                engines.iter().map(|e| (e.clone(), ServerOptions::default())).collect()
+            } else {
+                let servers = servers.combinations(policy, &base.server).into_iter();
+                servers.map(|s| (EngineOptions::default(), s)).collect()
+            };
             for &max_num_seqs in &or_own(&max_num_seqs, &own) {
                 for &chunk in &chunks {
-                    for engine in &engines {
+                    for (engine, server) in &options {
                         for &rate_scale in &or_own(&scales, &base.rate_scale) {
                             let mut engine = engine.clone().over(&base.engine);
                             if is_vllm && max_num_seqs > 0 {
@@ -409,6 +450,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 slo: slo.clone().unwrap_or(base.slo.clone()),
                                 name: base.name.clone(),
                                 engine,
+                                server: server.clone(),
                             };
                             // A list replaces what the variants differ in, so that they fall
                             // together.
@@ -425,20 +467,78 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     if max_num_seqs.contains(&0) && settings.iter().any(Setting::is_vllm) {
         bail!("--max-num-seqs: must be at least 1, got 0");
     }
-    if !chunks.is_empty() && !settings.is_empty() && settings.iter().all(Setting::is_vllm) {
-        bail!("--chunk: is not for {VLLM_V1}, which has --long-prefill-token-threshold");
+    let any = |of: &dyn Fn(&Setting) -> bool| settings.is_empty() || settings.iter().any(of);
+    if !chunks.is_empty() && !any(&|s| takes_chunk(&s.policy)) {
+        bail!(
+            "--chunk: is for decode-first, sarathi and sglang; {VLLM_V1} has \
+             --long-prefill-token-threshold, prefill-first --max-num-batched-tokens"
+        );
     }
-    let has_options = engines.len() > 1 || engines.iter().any(|e| !e.given().is_empty());
-    if has_options && !settings.iter().any(Setting::is_vllm) {
-        let mut given: Vec<&str> =
-            engines.iter().flat_map(|e| e.given()).map(|(n, _)| *n).collect();
-        given.sort_unstable();
-        given.dedup();
+    for (option, given) in [("--kv-blocks", &arguments.kv_blocks), ("--order", &arguments.order)] {
+        if !given.is_empty() && !any(&|s| !s.is_vllm()) {
+            bail!(
+                "{option}: is not for {VLLM_V1}, which has --num-kv-blocks and --scheduling-policy"
+            );
+        }
+    }
+    let refuses = arguments.max_waiting.is_some() || arguments.max_waiting_tokens.is_some();
+    if refuses && any(&Setting::is_vllm) {
+        bail!("--max-waiting, --max-waiting-tokens: are not for {VLLM_V1}");
+    }
+    if !servers.block_size.is_empty() && !any(&|s| s.is_vllm() || s.server.kv_blocks.is_some()) {
+        bail!("--block-size: says nothing without --kv-blocks");
+    }
+    if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || s.policy == "prefill-first") {
+        bail!("--max-num-batched-tokens: is for prefill-first and {VLLM_V1}");
+    }
+    let shared = ["max_num_batched_tokens", "block_size"];
+    let mut of_vllm: Vec<&str> = engines.iter().flat_map(|e| e.given()).map(|(n, _)| *n).collect();
+    of_vllm.retain(|name| !shared.contains(name));
+    if !of_vllm.is_empty() && !any(&Setting::is_vllm) {
+        of_vllm.sort_unstable();
+        of_vllm.dedup();
         let named: Vec<String> =
-            given.iter().map(|name| format!("--{}", name.replace('_', "-"))).collect();
+            of_vllm.iter().map(|name| format!("--{}", name.replace('_', "-"))).collect();
         bail!("{}: for {VLLM_V1} alone: add --policy {VLLM_V1}", named.join(", "));
     }
     Ok((source, settings))
+}
+
+/// Lists for servers under policies other than vllm-v1.
+struct Servers {
+    tokens: Vec<u64>,
+    kv_blocks: Vec<u64>,
+    block_size: Vec<u64>,
+    orders: Vec<Order>,
+}
+
+impl Servers {
+    /// Every combination, with the scenario's own values where a list is empty.
+    fn combinations(&self, policy: &str, own: &ServerOptions) -> Vec<ServerOptions> {
+        fn options<T: Copy>(list: &[T], own: Option<T>) -> Vec<Option<T>> {
+            if list.is_empty() { vec![own] } else { list.iter().copied().map(Some).collect() }
+        }
+        let batches = policy == "prefill-first";
+        let tokens = if batches { self.tokens.as_slice() } else { &[] };
+        let own_tokens = own.max_num_batched_tokens.filter(|_| batches);
+        let mut all = Vec::new();
+        for tokens in options(tokens, own_tokens) {
+            for kv_blocks in options(&self.kv_blocks, own.kv_blocks) {
+                let sizes = if kv_blocks.is_some() { self.block_size.as_slice() } else { &[] };
+                for block_size in options(sizes, own.block_size) {
+                    for order in options(&self.orders, own.order) {
+                        let mut server = ServerOptions::default();
+                        server.max_num_batched_tokens = tokens;
+                        server.kv_blocks = kv_blocks;
+                        server.block_size = block_size;
+                        server.order = order;
+                        all.push(server);
+                    }
+                }
+            }
+        }
+        all
+    }
 }
 
 /// The list of the command line, or the scenario's own value.
@@ -497,6 +597,7 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             step_time: v.step_time,
             slo: v.slo,
             engine: v.engine,
+            server: v.server,
         })
         .collect();
     Ok((source, settings))
@@ -528,6 +629,11 @@ fn simulate(
         &scaled
     };
     let cost = Watched::new(cost);
+    let patience = arguments
+        .timeout
+        .as_deref()
+        .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--timeout: {e}")))
+        .transpose()?;
     let (mut config, mut remarks) = (None, Vec::new());
     let (result, load) = if setting.is_vllm() {
         let machine = match &setting.step_time {
@@ -539,26 +645,39 @@ fn simulate(
         remarks.extend(resolved.notes);
         let vllm = VllmV1Run::new(resolved.config.clone());
         let simulation = Simulation::vllm_v1(workload, vllm, &cost).limits(limits);
+        let simulation = match patience {
+            Some(patience) => simulation.patience(patience),
+            None => simulation,
+        };
         let result =
             if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
-        remarks.extend(rejections(&result, workload));
+        remarks.extend(rejections(&result, workload, ", as vLLM does"));
         remarks.extend(cut(&result, resolved.config.max_model_len));
         let load = OfferedLoad::of_vllm_v1(workload, &resolved.config, cost.inner())?;
         config = Some(resolved.config);
         (result, load)
     } else {
-        let policy = DecodeFirst::new(setting.max_num_seqs, setting.chunk)?;
-        if setting.policy != policy.name() {
-            bail!(
-                "--policy: unknown policy `{}`, this version has {}",
-                setting.policy,
-                POLICIES.join(", ")
-            );
-        }
-        let simulation = Simulation::new(workload, policy, &cost).limits(limits);
+        let mut server = setting.server.settings()?;
+        server.max_waiting = arguments.max_waiting;
+        server.max_waiting_tokens = arguments.max_waiting_tokens;
+        let policy = || {
+            let (name, seqs) = (&setting.policy, setting.max_num_seqs);
+            named(name, seqs, setting.chunk, &setting.server)
+                .ok_or_else(|| anyhow!("--policy: unknown policy `{name}`"))?
+                .map_err(anyhow::Error::from)
+        };
+        let simulation = Simulation::new(workload, policy()?, &cost).settings(server);
+        let simulation = match patience {
+            Some(patience) => simulation.limits(limits).patience(patience),
+            None => simulation.limits(limits),
+        };
         let result =
             if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
-        (result, OfferedLoad::of(workload, policy, cost.inner())?)
+        remarks.extend(rejections(&result, workload, ""));
+        // What a server can do at most, whoever it refuses.
+        let mut open = server;
+        (open.max_waiting, open.max_waiting_tokens) = (None, None);
+        (result, OfferedLoad::of_server(workload, policy()?, open, cost.inner())?)
     };
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
@@ -627,7 +746,7 @@ fn believed(
             running: statistics.running,
             queued: statistics.queued,
             dropped: statistics.rejected,
-            timed_out: statistics.cancelled,
+            timed_out: statistics.cancelled + statistics.timed_out,
         }),
         ..Evidence::of(&table, slo)
     });
@@ -638,20 +757,21 @@ fn believed(
 }
 
 /// How many requests were refused, with the first of them.
-fn rejections(result: &RunResult<'_>, workload: &Workload) -> Option<String> {
+fn rejections(result: &RunResult<'_>, workload: &Workload, as_whom: &str) -> Option<String> {
     let mut refused = result.details().iter().filter(|d| d.rejected.is_some());
     let first = refused.next()?;
     let more = refused.count();
     let id = &workload.requests().get(first.position)?.id;
     let why = first.rejected.map(|r| r.reason()).unwrap_or_default();
     let others = if more > 0 { format!(", and {more} more") } else { String::new() };
-    Some(format!("refused at arrival, as vLLM does: request `{id}`: {why}{others}"))
+    Some(format!("refused at arrival{as_whom}: request `{id}`: {why}{others}"))
 }
 
 /// How many answers ended at `max_model_len`, before the tokens that the workload asks for.
 fn cut(result: &RunResult<'_>, max_model_len: u64) -> Option<String> {
     let ended = |d: &&RequestDetail| {
-        d.output_tokens.is_some() && d.cancelled.is_none() && d.rejected.is_none()
+        let left = d.cancelled.or(d.timed_out).is_some();
+        d.output_tokens.is_some() && !left && d.rejected.is_none()
     };
     let n = result.details().iter().filter(ended).count();
     (0 < n).then(|| {

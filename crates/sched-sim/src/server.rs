@@ -69,6 +69,11 @@ impl Job {
         }
     }
 
+    /// Its client stops waiting so long after its arrival.
+    pub(crate) fn give_up_after(&mut self, patience: Option<Ticks>) {
+        self.timeout_at = patience.map(|patience| self.arrival.after(patience));
+    }
+
     /// The instant at which its client leaves, and whether it then gave up waiting.
     pub(crate) fn departure(&self) -> Option<(Ticks, Leave)> {
         let cancel = self.cancel_at.map(|at| (at, Leave::Cancel));

@@ -57,6 +57,7 @@ pub mod mlperf;
 mod node;
 pub mod parquet_table;
 pub mod partial;
+pub mod policy;
 pub mod preset;
 pub mod prometheus;
 mod rows;

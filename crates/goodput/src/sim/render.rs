@@ -82,11 +82,15 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
 /// The policy with the options that were given to it, as far as they are `shown`.
 fn policy_name(s: &Setting, shown: impl Fn(&(&'static str, String)) -> bool) -> String {
     let mut name = s.policy.clone();
-    let given = s.engine.given().iter().filter(|g| g.0 != "max_num_seqs" && shown(g));
-    for (option, value) in given {
+    for (option, value) in given(s).iter().filter(|g| g.0 != "max_num_seqs" && shown(g)) {
         name.push_str(&format!(" {option}={value}"));
     }
     name
+}
+
+/// The options that were given, vLLM's or those of another server.
+fn given(s: &Setting) -> Vec<(&'static str, String)> {
+    s.engine.given().iter().cloned().chain(s.server.given()).collect()
 }
 
 /// A limit, or a dash where the policy does not have it or has its own default.
@@ -278,7 +282,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         report_text::latency(&mut text, report, answer.confidence)?;
         report_text::throughput(&mut text, report)?;
     }
-    resources(&mut text, answer, &run.statistics)?;
+    resources(&mut text, answer, run)?;
     diagnosis(&mut text, run)?;
     notes(&mut text, answer)?;
     findings(&mut text, run)?;
@@ -347,7 +351,8 @@ fn notes(text: &mut String, answer: &Answer) -> Result<()> {
     Ok(())
 }
 
-fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()> {
+fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> {
+    let s = &run.statistics;
     let number = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
     let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
     writeln!(text, "\nResources")?;
@@ -419,17 +424,20 @@ fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()
             cache.counters.oom_refusals
         ),
     )?;
-    line(
-        text,
-        "",
-        &format!(
-            "prefix hit rate {} of {} tokens; {} blocks evicted, refill rate {}",
-            share(cache.hit_rate()),
-            cache.counters.queried_tokens,
-            cache.counters.evicted_blocks,
-            share(cache.refill_rate())
-        ),
-    )?;
+    // Only vLLM's blocks have names, and can be found again.
+    if run.config.is_some() {
+        line(
+            text,
+            "",
+            &format!(
+                "prefix hit rate {} of {} tokens; {} blocks evicted, refill rate {}",
+                share(cache.hit_rate()),
+                cache.counters.queried_tokens,
+                cache.counters.evicted_blocks,
+                share(cache.refill_rate())
+            ),
+        )?;
+    }
     line(
         text,
         "preemption",
@@ -455,7 +463,11 @@ fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
             s.completed,
             s.running,
             s.queued,
-            if s.rejected > 0 { format!(" + {} rejected", s.rejected) } else { String::new() }
+            [("rejected", s.rejected), ("cancelled", s.cancelled), ("timed out", s.timed_out)]
+                .iter()
+                .filter(|(_, n)| *n > 0)
+                .map(|(what, n)| format!(" + {n} {what}"))
+                .collect::<String>()
         ),
     )?;
     let little = if s.littles_law_holds() {
@@ -500,8 +512,8 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     // Of the options given to a policy, those that all runs share are not repeated in each row.
     let mut all = all;
     for (run, set) in answer.runs.iter().zip(&mut all) {
-        let shared = |given: &(&str, String)| {
-            answer.runs.iter().all(|r| r.setting.engine.given().contains(given))
+        let shared = |one: &(&'static str, String)| {
+            answer.runs.iter().all(|r| given(&r.setting).contains(one))
         };
         set[1].1 = policy_name(&run.setting, |given| !shared(given));
     }
@@ -666,12 +678,25 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     map.insert("chunk_tokens".to_owned(), json!(chunk));
     if let Some(c) = &run.config {
         map.insert("engine".to_owned(), engine_json(c));
+    } else if !run.setting.server.given().is_empty() {
+        let number = |v: String| v.parse::<u64>().map_or_else(|_| json!(v), |n| json!(n));
+        let given = run.setting.server.given().into_iter();
+        let given = given.map(|(k, v)| (k.to_owned(), number(v)));
+        map.insert("server".to_owned(), Value::Object(given.collect()));
+    }
+    if run.config.is_some() || !run.remarks.is_empty() {
         map.insert("remarks".to_owned(), json!(run.remarks));
     }
     map.insert("rate_scale".to_owned(), json!(run.setting.rate_scale.factor()));
     map.insert("step_time".to_owned(), json!(step_time_name(&run.setting.step_time)));
     map.insert("slo".to_owned(), json!(run.setting.slo.to_string()));
     map.insert("truncated".to_owned(), json!(run.end.is_truncated()));
+    // With a KV cache they stand there.
+    for (key, n) in [("rejected_requests", s.rejected), ("timed_out_requests", s.timed_out)] {
+        if s.kv.is_none() && n > 0 {
+            map.insert(key.to_owned(), json!(n));
+        }
+    }
     map.insert("outside_of_step_time_range".to_owned(), json!(run.beyond));
     map.insert(
         "load".to_owned(),
@@ -758,6 +783,7 @@ fn kv_json(s: &RunStatistics, kv: &KvStatistics) -> Value {
         "recomputed_tokens": kv.recomputed_tokens,
         "rejected_requests": s.rejected,
         "cancelled_requests": s.cancelled,
+        "timed_out_requests": s.timed_out,
     })
 }
 
