@@ -38,6 +38,7 @@ pub mod load;
 pub mod policy;
 pub mod reference;
 pub mod request;
+mod roofline;
 mod run;
 pub mod simulation;
 pub mod statistics;
@@ -55,6 +56,7 @@ pub use history::{BatchHistory, Observer, Stretch};
 pub use load::{LoadLevel, OfferedLoad};
 pub use policy::{DecodeFirst, Horizon, Policy};
 pub use request::Stage;
+pub use roofline::{ExpertReads, Roofline, RooflineCoefficients};
 pub use simulation::{
     RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Stall, Unfinished,
 };

@@ -28,6 +28,7 @@
 //! - [`trace`]: what arrived, as a workload of the simulator
 //! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times,
 //!   [`fitted`]: those of the user
+//! - [`machine`]: models, from their names or their `config.json`, and GPUs; [`roofline`]: step times from them
 
 pub mod aiperf;
 mod arrays;
@@ -50,12 +51,14 @@ pub mod input;
 mod json;
 pub mod llm_pilot;
 pub mod llmperf;
+pub mod machine;
 pub mod mlperf;
 mod node;
 pub mod parquet_table;
 pub mod partial;
 pub mod preset;
 pub mod prometheus;
+pub mod roofline;
 mod rows;
 pub mod run;
 pub mod scenario;

@@ -68,6 +68,9 @@ fn step_time_lines(source: &StepTimeSource) -> Vec<String> {
     match source {
         StepTimeSource::Affine(affine) => vec![affine.to_string()],
         StepTimeSource::TwoRegime(form) => vec![form.to_string()],
+        StepTimeSource::Roofline(source) => {
+            source.about().iter().map(|line| output::one_line(line)).collect()
+        }
         StepTimeSource::Fitted(file) => fitted_lines(file),
         StepTimeSource::Preset(p) => {
             let c = &p.coefficients;
@@ -132,6 +135,7 @@ fn step_time_name(source: &StepTimeSource) -> String {
     match source {
         StepTimeSource::Affine(affine) => affine.to_string(),
         StepTimeSource::TwoRegime(form) => form.to_string(),
+        StepTimeSource::Roofline(source) => output::one_line(&source.to_string()),
         StepTimeSource::Preset(p) => p.name.clone(),
         StepTimeSource::Fitted(file) => output::one_line(&file.name),
         _ => "unknown".to_owned(),
