@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, diagnose, diff, explain, fit, queue, report, sim};
+use crate::{check, diagnose, diff, explain, fit, kv, queue, report, sim};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -17,6 +17,7 @@ Examples:
   goodput check new.json --base old.json --no-regress 5%
   goodput diagnose result.json metrics.txt --goodput ttft:200 tpot:50
   goodput sim --max-num-seqs 16,64
+  goodput kv --model llama-3.1-8b --gpu h100 --mean-tokens 2000
   goodput queue mmc --rate 8/s --service 200ms --servers 3
   goodput explain tpot
 
@@ -59,6 +60,9 @@ enum Command {
     /// A step time from measured steps, with its error per regime and what the data cannot tell.
     #[command(after_help = fit::EXAMPLES)]
     Fit(Box<fit::Arguments>),
+    /// How much the KV cache holds: bytes per token, blocks, and requests that fit at once.
+    #[command(after_help = kv::EXAMPLES)]
+    Kv(Box<kv::Arguments>),
     /// What queueing theory says: thirty models and laws, percentiles, curves, inverse problems.
     #[command(after_help = queue::EXAMPLES)]
     Queue(Box<queue::Arguments>),
@@ -111,6 +115,7 @@ impl Cli {
             Command::Fit(arguments) => {
                 return Ok((fit::run(&arguments, format, self.output.output.as_deref())?, 0));
             }
+            Command::Kv(arguments) => kv::run(&arguments, format)?,
             Command::Queue(arguments) => queue::run(&arguments, format)?,
             Command::Explain(arguments) => explain::run(&arguments, format)?,
             Command::Completions { shell } => {

@@ -62,6 +62,12 @@ fn folder_of_examples() -> tempfile::TempDir {
         std::fs::copy(from, dir.path().join(name)).unwrap();
     }
     write("batches.csv", "batch,ms\n1,8.1\n4,8.4\n16,9.7\n64,14.3\n");
+    write(
+        "config.json",
+        "{\"model_type\": \"qwen2\", \"hidden_size\": 3584, \"num_hidden_layers\": 28, \
+          \"num_attention_heads\": 28, \"num_key_value_heads\": 4, \"intermediate_size\": 18944, \
+          \"vocab_size\": 152064, \"max_position_embeddings\": 32768}",
+    );
     write("mine.csv", "t,in,out\n0,100,20\n0.5,300,10\n");
     write(
         "azure.csv",
@@ -200,6 +206,7 @@ fn the_examples_of_every_help_page_run() {
         "diagnose",
         "sim",
         "fit",
+        "kv",
         "queue",
         "explain",
         "completions",
