@@ -2,6 +2,7 @@
 //! simulator meets a real engine.
 //!
 //! - [`fit`]: from measurements to a step time, with its errors and what the data cannot tell
+//! - [`kv`]: what a KV cache holds, from model and memory
 //! - [`means`]: mean latencies, and a server that can be simulated under any step time
 //! - [`watch`]: whether a simulation left the range in which its step time is known
 //! - [`calibrate`]: overheads that kernels do not show, fitted end to end with cross-validation
@@ -12,6 +13,7 @@
 pub mod calibrate;
 pub mod error;
 pub mod fit;
+pub mod kv;
 pub mod means;
 pub mod watch;
 

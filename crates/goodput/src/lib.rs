@@ -9,6 +9,7 @@ mod diff;
 mod explain;
 mod fit;
 mod gate;
+mod kv;
 mod output;
 mod queue;
 mod report;

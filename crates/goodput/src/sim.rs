@@ -22,8 +22,10 @@ use sched_sim::{
     DecodeFirst, OfferedLoad, Order, Policy, RateScale, RequestDetail, RunEnd, RunLimits,
     RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
 };
-use serving_io::engine::{EngineOptions, Machine};
+use serving_io::engine::EngineOptions;
+use serving_io::machine::Machine;
 use serving_io::policy::{ServerOptions, named, takes_chunk};
+use serving_io::roofline::Floor;
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
@@ -53,6 +55,7 @@ Examples:
       --kv-blocks 2000 --slo 'ttft<1s,tpot<50ms'
   goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
   goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'
+  goodput sim --engine vllm --step-time roofline:model=qwen3-8b,gpu=l40s,mfu=0.5,mbu=0.8
   goodput sim --max-num-seqs 64 --chunk 256 --requests-out requests.jsonl
   goodput report requests.jsonl --slo 'ttft<500ms'";
 
@@ -95,9 +98,10 @@ pub struct Arguments {
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate_scale: Vec<String>,
-    /// What a step costs: coefficients, a preset, or a file of `goodput fit` [default:
+    /// What a step costs: coefficients, a preset, a file of `goodput fit`, or
+    /// roofline:model=NAME,gpu=NAME[,tp=N,mfu=SHARE,mbu=SHARE,overhead=TIME] [default:
     /// llama-3.1-8b-h100-sxm].
-    #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE")]
+    #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE|ROOFLINE")]
     step_time: Option<String>,
     /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
     /// to the first setting on the same requests.
@@ -170,6 +174,8 @@ engine_arguments! {
     num_kv_blocks [visible_alias = "num-gpu-blocks-override"];
     /// Memory of the KV cache, 60GiB.
     kv_memory;
+    /// Type of an element of the KV cache, auto, bf16 or fp8 [default: auto, the model's].
+    kv_cache_dtype;
     /// Share of the GPU's memory that the server takes [default: 0.92].
     gpu_memory_utilization;
     /// Memory of one GPU [default: that of the preset's].
@@ -608,6 +614,7 @@ fn step_time(source: &StepTimeSource) -> Result<Box<dyn StepTime>> {
     Ok(match source {
         StepTimeSource::Affine(affine) => Box::new(*affine),
         StepTimeSource::TwoRegime(form) => Box::new(*form),
+        StepTimeSource::Roofline(source) => Box::new(source.step_time()?),
         StepTimeSource::Fitted(file) => Box::new(file.step.clone()),
         _ => bail!("this version does not know the form of the step time"),
     })
@@ -636,10 +643,7 @@ fn simulate(
         .transpose()?;
     let (mut config, mut remarks) = (None, Vec::new());
     let (result, load) = if setting.is_vllm() {
-        let machine = match &setting.step_time {
-            StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel),
-            _ => None,
-        };
+        let machine = machine(&setting.step_time);
         let resolved = setting.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
         remarks.extend(setting.engine.left_out().iter().cloned());
         remarks.extend(resolved.notes);
@@ -687,7 +691,7 @@ fn simulate(
     };
     let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
-    let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting.slo);
+    let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting)?;
     let report = if timelines.is_empty() {
         None
     } else {
@@ -728,16 +732,21 @@ fn simulate(
 
 /// The checks that a simulation can raise: an exact clock and one client leave the others without
 /// meaning, and the load is told beside the settings.
-const CHECKS: [&str; 5] = ["W02", "W10", "W28", "W32", "W35"];
+const CHECKS: [&str; 6] = ["W02", "W10", "W25", "W28", "W32", "W35"];
 
 /// What the run is usable for.
 fn believed(
     timelines: &[RequestTimeline],
     statistics: &RunStatistics,
     end: RunEnd,
-    slo: &SloSet,
-) -> (Vec<Finding>, Verdict) {
+    setting: &Setting,
+) -> Result<(Vec<Finding>, Verdict)> {
     let table = RequestTable::of(timelines);
+    // A cache of prompts answers faster than any prefill.
+    let floor = machine(&setting.step_time)
+        .filter(|_| !statistics.kv.is_some_and(|kv| 0 < kv.counters.hit_tokens));
+    let floor = floor.and_then(|m| Floor::of(&m, None).ok());
+    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.broken(&table))?;
     let facts = Facts::new(&Evidence {
         truncated: end.is_truncated(),
         conservation: Some(Conservation {
@@ -748,12 +757,23 @@ fn believed(
             dropped: statistics.rejected,
             timed_out: statistics.cancelled + statistics.timed_out,
         }),
-        ..Evidence::of(&table, slo)
+        ideal: &ideal,
+        ..Evidence::of(&table, &setting.slo)
     });
     let mut findings = findings(&facts);
     findings.retain(|f| CHECKS.contains(&f.check.id));
     let verdict = Verdict::of(&findings, &facts.subjects());
-    (findings, verdict)
+    Ok((findings, verdict))
+}
+
+/// Model and GPUs of a step time, if they are known.
+fn machine(source: &StepTimeSource) -> Option<Machine> {
+    match source {
+        // A file of the user's may be of another model or GPU than those that are known.
+        StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel).ok(),
+        StepTimeSource::Roofline(source) => Some(source.machine.clone()),
+        _ => None,
+    }
 }
 
 /// How many requests were refused, with the first of them.

@@ -44,6 +44,7 @@ mod queue;
 pub mod reference;
 mod replica;
 pub mod request;
+mod roofline;
 mod run;
 pub mod server;
 pub mod simulation;
@@ -66,6 +67,7 @@ pub use memory::{KvPool, Order, Reserve, ServerSettings};
 pub use policy::{DecodeFirst, Horizon, Orca, Policy, PrefillFirst, Sarathi, SgLang, StaticBatch};
 pub use replica::Replica;
 pub use request::Stage;
+pub use roofline::{ExpertReads, Roofline, RooflineCoefficients};
 pub use server::{Job, Over, Server};
 pub use simulation::{
     RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Unfinished,

@@ -74,14 +74,14 @@ use sched_sim::{
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{check_version, parse, wrong};
+use crate::config::{check_version, parse, text_of_file, wrong};
 use crate::engine::EngineOptions;
-use crate::error::{IoError, Place, Result, listed, shown};
+use crate::error::{IoError, Result, listed, shown};
 use crate::fitted::FittedStepTime;
-use crate::input::Input;
 use crate::lengths;
 use crate::policy::{ServerOptions, takes_chunk};
 use crate::preset;
+use crate::roofline::{self, RooflineSource};
 use crate::run::Note;
 use crate::trace::{TraceOptions, read_trace_path};
 
@@ -198,6 +198,8 @@ pub enum StepTimeSource {
     Affine(Affine),
     /// Coefficients in two regimes.
     TwoRegime(TwoRegime),
+    /// What model and GPU allow.
+    Roofline(Box<RooflineSource>),
     /// A step-time file, or a preset, which is one that is built in.
     Fitted(Box<FittedStepTime>),
 }
@@ -205,13 +207,16 @@ pub enum StepTimeSource {
 impl std::str::FromStr for StepTimeSource {
     type Err = IoError;
 
-    /// A step-time file if the text ends with `.toml`, coefficients if it has a `=`, else the name
+    /// What model and GPU allow if the text begins with `roofline:`, a step-time file if it ends with `.toml`, coefficients if it has a `=`, else the name
     /// of a preset.
     ///
     /// Coefficients are those of [`TwoRegime`] if there is a `;` in them, else of [`Affine`].
     fn from_str(text: &str) -> Result<Self> {
         let text = text.trim();
         let simulation = |source| IoError::Simulation { source };
+        if let Some(parts) = text.strip_prefix(roofline::PREFIX) {
+            return parts.parse().map(|r| Self::Roofline(Box::new(r)));
+        }
         if Path::new(text).extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) {
             return step_time_file(Path::new(text));
         }
@@ -227,23 +232,9 @@ impl std::str::FromStr for StepTimeSource {
 
 /// A file of a fitted step time.
 fn step_time_file(path: &Path) -> Result<StepTimeSource> {
-    let text = config_text(path, "a step time in TOML")?;
+    let text = text_of_file(path, "a step time in TOML")?;
     FittedStepTime::parse(&path.display().to_string(), &text)
         .map(|f| StepTimeSource::Fitted(Box::new(f)))
-}
-
-/// The text of one of our files.
-fn config_text(path: &Path, expected: &str) -> Result<String> {
-    let name = path.display().to_string();
-    if path.is_dir() {
-        return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
-    }
-    let file = std::fs::File::open(path).map_err(|e| crate::input::unreadable(&name, &e))?;
-    let input = Input::new(&name, file).map_err(|e| match e {
-        IoError::Empty { at, .. } => IoError::Empty { at, expected: expected.to_owned() },
-        other => other,
-    })?;
-    input.into_text()
 }
 
 #[derive(Deserialize)]
@@ -373,7 +364,7 @@ impl Scenario {
     /// [`IoError`]: a file that cannot be read, or as [`Scenario::parse`].
     pub fn read_path(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        Self::parse(&name, &config_text(path, "a scenario in TOML")?)
+        Self::parse(&name, &text_of_file(path, "a scenario in TOML")?)
     }
 
     /// A scenario from its text; `file` is only used in messages.

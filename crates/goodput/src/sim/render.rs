@@ -103,6 +103,9 @@ fn step_time_lines(source: &StepTimeSource) -> Vec<String> {
     match source {
         StepTimeSource::Affine(affine) => vec![affine.to_string()],
         StepTimeSource::TwoRegime(form) => vec![form.to_string()],
+        StepTimeSource::Roofline(source) => {
+            source.about().iter().map(|line| output::one_line(line)).collect()
+        }
         StepTimeSource::Fitted(file) => fitted_lines(file),
         _ => vec!["unknown form".to_owned()],
     }
@@ -153,6 +156,7 @@ fn step_time_name(source: &StepTimeSource) -> String {
     match source {
         StepTimeSource::Affine(affine) => affine.to_string(),
         StepTimeSource::TwoRegime(form) => form.to_string(),
+        StepTimeSource::Roofline(source) => output::one_line(&source.to_string()),
         StepTimeSource::Fitted(file) => output::one_line(&file.name),
         _ => "unknown".to_owned(),
     }
