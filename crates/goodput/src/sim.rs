@@ -3,11 +3,13 @@
 mod generate;
 mod render;
 mod seeds;
+mod served;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use capacity::watch::Watched;
+use indicatif::{ProgressBar, ProgressStyle};
 use metrics_core::RequestTimeline;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
@@ -16,12 +18,16 @@ use metrics_core::steady::mser5;
 use metrics_core::table::RequestTable;
 use metrics_core::validity::evidence::Conservation;
 use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
-use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
-use sched_sim::workload::WorkloadSpec;
+use rayon::prelude::*;
+use sched_sim::fleet::RouterKind;
+use sched_sim::ledger::{Ledger, Steps};
+use sched_sim::vllm_v1::VllmConfig;
+use sched_sim::workload::{ClosedLoop, WorkloadSpec};
 use sched_sim::{
-    DecodeFirst, OfferedLoad, Order, Policy, RateScale, RequestDetail, RunEnd, RunLimits,
-    RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
+    BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, RateScale, RequestDetail,
+    RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings, StepTime, Ticks, Workload,
 };
+use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
 use serving_io::machine::Machine;
 use serving_io::policy::{ServerOptions, named, takes_chunk};
@@ -30,6 +36,7 @@ use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
 
+use self::served::{Arriving, TailAnswer};
 use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
 use crate::trace::Part;
@@ -103,6 +110,17 @@ pub struct Arguments {
     /// llama-3.1-8b-h100-sxm].
     #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE|ROOFLINE")]
     step_time: Option<String>,
+    /// Servers behind a router.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    replicas: Vec<String>,
+    /// Who gets a request: round-robin, random, least-requests, least-tokens, power-of-two,
+    /// prefix-affinity or central-queue [default: least-requests].
+    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "replicas")]
+    router: Vec<String>,
+    /// So many users in place of a rate, each of whom waits for the answer and thinks for --think.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(conflicts_with_all = ["trace", "rate", "arrivals", "turns", "rate_scale", "seeds"])]
+    users: Vec<String>,
     /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
     /// to the first setting on the same requests.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000))]
@@ -132,6 +150,18 @@ pub struct Arguments {
     /// Write every request's timeline, for `goodput report`; needs a single setting.
     #[arg(long, value_name = "FILE")]
     requests_out: Option<PathBuf>,
+    /// Where the time of the slowest requests went, those from this percentile on, such as p99.
+    #[arg(long, value_name = "PERCENTILE", conflicts_with = "seeds")]
+    explain_tail: Option<String>,
+    /// Write steps and requests as a Chrome trace, which Perfetto shows; needs a single setting.
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    trace_out: Option<PathBuf>,
+    /// The part of the run that --trace-out writes [default: all of it].
+    #[arg(long, value_name = "FROM..TO", requires = "trace_out")]
+    trace_window: Option<String>,
+    /// Settings that run at the same time; the answer does not depend on it [default: all cores].
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Execute every step for every request instead of skipping; the figures are the same.
     #[arg(long)]
     reference: bool,
@@ -235,13 +265,19 @@ impl EngineArguments {
 }
 
 impl Arguments {
+    /// Whether somebody has to see every step.
+    fn is_watched(&self) -> bool {
+        self.explain_tail.is_some() || self.trace_out.is_some()
+    }
+
     /// Refuses to write over what is read, or twice into one file.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
         let step_time = self.step_time.as_ref().map(PathBuf::from);
         let read = [self.trace.clone(), self.scenario.clone(), step_time];
         let inputs: Vec<PathBuf> = read.into_iter().flatten().collect();
-        let requests = self.requests_out.as_deref();
-        check_outputs(&inputs, &[("-o", output), ("--requests-out", requests)])
+        let requests = ("--requests-out", self.requests_out.as_deref());
+        let trace = ("--trace-out", self.trace_out.as_deref());
+        check_outputs(&inputs, &[("-o", output), requests, trace])
     }
 }
 
@@ -260,11 +296,31 @@ struct Setting {
     engine: EngineOptions,
     /// Options of the server under another policy.
     server: ServerOptions,
+    /// Servers behind a router.
+    replicas: u64,
+    router: RouterKind,
+    /// Users who wait for their answers, in place of a rate.
+    users: Option<u64>,
 }
 
 impl Setting {
     fn is_vllm(&self) -> bool {
         self.policy == VLLM_V1
+    }
+
+    /// The policy, if it is not vLLM's.
+    fn named_policy(&self) -> Result<Box<dyn Policy>> {
+        named(&self.policy, self.max_num_seqs, self.chunk, &self.server)
+            .ok_or_else(|| anyhow!("--policy: unknown policy `{}`", self.policy))?
+            .map_err(anyhow::Error::from)
+    }
+
+    /// Whom its server refuses, and its KV blocks.
+    fn server_settings(&self, arguments: &Arguments) -> Result<ServerSettings> {
+        let mut settings = self.server.settings()?;
+        settings.max_waiting = arguments.max_waiting;
+        settings.max_waiting_tokens = arguments.max_waiting_tokens;
+        Ok(settings)
     }
 }
 
@@ -287,6 +343,10 @@ struct Simulated {
     end: RunEnd,
     /// Steps outside of the range in which the step time is known.
     beyond: Vec<String>,
+    /// The totals of each server.
+    each: Vec<RunStatistics>,
+    /// Where the time of the slowest went, if that was asked for.
+    tail: Option<TailAnswer>,
     /// What vllm-v1 was told.
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
@@ -311,11 +371,15 @@ struct Answer {
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let (source, settings) = plan(arguments)?;
-    if arguments.requests_out.is_some() && settings.len() != 1 {
-        let n = settings.len();
-        bail!(
-            "--requests-out: needs a single setting, got {n}: give --max-num-seqs and --chunk one value each"
-        );
+    for (option, file) in
+        [("--requests-out", &arguments.requests_out), ("--trace-out", &arguments.trace_out)]
+    {
+        if file.is_some() && settings.len() != 1 {
+            let n = settings.len();
+            bail!(
+                "{option}: needs a single setting, got {n}: give --max-num-seqs and --chunk one value each"
+            );
+        }
     }
     let limits = RunLimits {
         until: arguments
@@ -328,10 +392,16 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     if let Some(n) = arguments.seeds {
         return seeds::run(arguments, &source, settings, limits, n, format);
     }
-    let mut runs = Vec::new();
-    for setting in settings {
-        runs.push(simulate(arguments, &source.workload, setting, limits)?);
-    }
+    let progress = progress(settings.len());
+    let run = |setting| {
+        let run = simulate(arguments, &source, setting, limits);
+        progress.inc(1);
+        run
+    };
+    let runs = in_parallel(arguments.jobs, || {
+        settings.into_par_iter().map(run).collect::<Result<Vec<_>>>()
+    })?;
+    progress.finish_and_clear();
     let answer = Answer {
         title: source.title,
         drawn: source.drawn,
@@ -341,6 +411,27 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         runs,
     };
     render::render(&answer, format)
+}
+
+/// Calls `work` on so many threads, or on one a core.
+fn in_parallel<T: Send>(jobs: Option<usize>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if jobs == Some(0) {
+        bail!("--jobs: must be at least 1, got 0");
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0)).build()?;
+    pool.install(work)
+}
+
+/// A bar over the settings; on a terminal, and for more than a few.
+fn progress(settings: usize) -> ProgressBar {
+    if settings < 4 {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(settings as u64);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} settings {eta}") {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// Refuses flags of a trace without one, and flags of drawn requests beside one.
@@ -375,6 +466,9 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             slo: SloSet::none(),
             engine: EngineOptions::default(),
             server: ServerOptions::default(),
+            replicas: 1,
+            router: RouterKind::LeastRequests,
+            users: None,
         };
         (traced(path, &arguments.part)?, vec![base])
     } else {
@@ -457,6 +551,9 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 name: base.name.clone(),
                                 engine,
                                 server: server.clone(),
+                                replicas: 1,
+                                router: RouterKind::LeastRequests,
+                                users: None,
                             };
                             // A list replaces what the variants differ in, so that they fall
                             // together.
@@ -507,7 +604,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             of_vllm.iter().map(|name| format!("--{}", name.replace('_', "-"))).collect();
         bail!("{}: for {VLLM_V1} alone: add --policy {VLLM_V1}", named.join(", "));
     }
-    Ok((source, settings))
+    Ok((source, with_fleets(arguments, settings)?))
 }
 
 /// Lists for servers under policies other than vllm-v1.
@@ -554,7 +651,53 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
 
 /// Whether two settings run alike, whatever they are called.
 fn same(a: &Setting, b: &Setting) -> bool {
-    Setting { name: None, ..a.clone() } == Setting { name: None, ..b.clone() }
+    let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router, s.users);
+    of(a) == of(b)
+        && a.policy == b.policy
+        && a.engine == b.engine
+        && a.server == b.server
+        && a.step_time == b.step_time
+        && a.slo == b.slo
+}
+
+/// Every setting with every number of replicas, router and number of users.
+fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Setting>> {
+    let counts = |option: &str, list: &[String], max: u64| -> Result<Vec<u64>> {
+        list.iter()
+            .map(|n| {
+                let n = grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}"))?;
+                if !(1..=max).contains(&n) {
+                    bail!("{option}: must be from 1 to {max}, got {n}");
+                }
+                Ok(n)
+            })
+            .collect()
+    };
+    let replicas = counts("--replicas", &arguments.replicas, 100_000)?;
+    let users = counts("--users", &arguments.users, 1_000_000)?;
+    let routers = (arguments.router.iter())
+        .map(|r| r.trim().parse().map_err(|e| anyhow!("--router: {e}")))
+        .collect::<Result<Vec<RouterKind>>>()?;
+    if arguments.generate.only_think() && users.is_empty() {
+        bail!("--think: is for --users, or for sessions with --turns");
+    }
+    let users: Vec<Option<u64>> = users.into_iter().map(Some).collect();
+    let mut all: Vec<Setting> = Vec::new();
+    for setting in settings {
+        for &replicas in &or_own(&replicas, &1) {
+            for &router in &or_own(&routers, &RouterKind::LeastRequests) {
+                for &users in &or_own(&users, &None) {
+                    // One server has no use for a router.
+                    let router = if replicas == 1 { RouterKind::LeastRequests } else { router };
+                    let setting = Setting { replicas, router, users, ..setting.clone() };
+                    if all.last().is_none_or(|last| !same(last, &setting)) {
+                        all.push(setting);
+                    }
+                }
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn default_step_time() -> Result<StepTimeSource> {
@@ -604,6 +747,9 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             slo: v.slo,
             engine: v.engine,
             server: v.server,
+            replicas: 1,
+            router: RouterKind::LeastRequests,
+            users: None,
         })
         .collect();
     Ok((source, settings))
@@ -623,66 +769,98 @@ fn step_time(source: &StepTimeSource) -> Result<Box<dyn StepTime>> {
 /// Runs one setting.
 fn simulate(
     arguments: &Arguments,
-    workload: &Workload,
+    source: &Source,
     setting: Setting,
     limits: RunLimits,
 ) -> Result<Simulated> {
-    let cost = step_time(&setting.step_time)?;
-    let scaled;
-    let workload = if setting.rate_scale == RateScale::new(1, 1)? {
-        workload
-    } else {
-        scaled = workload.scale_rate(setting.rate_scale)?;
-        &scaled
-    };
-    let cost = Watched::new(cost);
-    let patience = arguments
-        .timeout
-        .as_deref()
-        .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--timeout: {e}")))
-        .transpose()?;
+    if let Some(users) = setting.users {
+        let Some(spec) = &source.drawn else {
+            bail!("--users: the requests are not drawn from a seed");
+        };
+        let think = arguments.generate.think()?;
+        let closed = ClosedLoop {
+            users,
+            think,
+            requests: spec.requests,
+            lengths: spec.lengths.clone(),
+            system_prompts: spec.system_prompts,
+            seed: spec.seed,
+        };
+        return run_setting(arguments, &Arriving::Users(closed), setting, limits);
+    }
+    if setting.rate_scale == RateScale::new(1, 1)? {
+        return run_setting(arguments, &Arriving::Open(&source.workload), setting, limits);
+    }
+    let scaled = source.workload.scale_rate(setting.rate_scale)?;
+    run_setting(arguments, &Arriving::Open(&scaled), setting, limits)
+}
+
+/// Runs what arrives under one setting.
+fn run_setting(
+    arguments: &Arguments,
+    arriving: &Arriving<'_>,
+    setting: Setting,
+    limits: RunLimits,
+) -> Result<Simulated> {
+    let cost = Watched::new(step_time(&setting.step_time)?);
     let (mut config, mut remarks) = (None, Vec::new());
-    let (result, load) = if setting.is_vllm() {
+    if setting.is_vllm() {
         let machine = machine(&setting.step_time);
         let resolved = setting.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
         remarks.extend(setting.engine.left_out().iter().cloned());
         remarks.extend(resolved.notes);
-        let vllm = VllmV1Run::new(resolved.config.clone());
-        let simulation = Simulation::vllm_v1(workload, vllm, &cost).limits(limits);
-        let simulation = match patience {
-            Some(patience) => simulation.patience(patience),
-            None => simulation,
-        };
-        let result =
-            if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
-        remarks.extend(rejections(&result, workload, ", as vLLM does"));
-        remarks.extend(cut(&result, resolved.config.max_model_len));
-        let load = OfferedLoad::of_vllm_v1(workload, &resolved.config, cost.inner())?;
         config = Some(resolved.config);
-        (result, load)
-    } else {
-        let mut server = setting.server.settings()?;
-        server.max_waiting = arguments.max_waiting;
-        server.max_waiting_tokens = arguments.max_waiting_tokens;
-        let policy = || {
-            let (name, seqs) = (&setting.policy, setting.max_num_seqs);
-            named(name, seqs, setting.chunk, &setting.server)
-                .ok_or_else(|| anyhow!("--policy: unknown policy `{name}`"))?
-                .map_err(anyhow::Error::from)
-        };
-        let simulation = Simulation::new(workload, policy()?, &cost).settings(server);
-        let simulation = match patience {
-            Some(patience) => simulation.limits(limits).patience(patience),
-            None => simulation.limits(limits),
-        };
-        let result =
-            if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
-        remarks.extend(rejections(&result, workload, ""));
-        // What a server can do at most, whoever it refuses.
-        let mut open = server;
-        (open.max_waiting, open.max_waiting_tokens) = (None, None);
-        (result, OfferedLoad::of_server(workload, policy()?, open, cost.inner())?)
+    }
+    let mut server = served::server(arguments, &setting, config.as_ref(), limits, &cost)?;
+    let mut watch = (Steps::default(), BatchHistory::new());
+    let driven;
+    let result = match arriving {
+        Arriving::Open(workload) => {
+            let patience = arguments
+                .timeout
+                .as_deref()
+                .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--timeout: {e}")))
+                .transpose()?;
+            let observer: &mut dyn Observer =
+                if arguments.is_watched() { &mut watch } else { &mut () };
+            served::run_open(&mut *server, workload, patience, observer)?
+        }
+        Arriving::Users(users) => {
+            if arguments.timeout.is_some() {
+                bail!("--timeout: is for an open loop, --users wait for their answers");
+            }
+            driven = served::run_users(&mut *server, users, &mut watch)?;
+            driven.result(&*server, server.statistics().kv.is_some())
+        }
     };
+    let workload = result.workload();
+    remarks.extend(rejections(
+        &result,
+        workload,
+        if config.is_some() { ", as vLLM does" } else { "" },
+    ));
+    let mut load = if let Some(config) = &config {
+        remarks.extend(cut(&result, config.max_model_len));
+        OfferedLoad::of_vllm_v1(workload, config, cost.inner())?
+    } else {
+        // What a server can do at most, whoever it refuses.
+        let mut open = setting.server_settings(arguments)?;
+        (open.max_waiting, open.max_waiting_tokens) = (None, None);
+        OfferedLoad::of_server(workload, setting.named_policy()?, open, cost.inner())?
+    };
+    // Each replica gets its share.
+    load.arrival_rate = load.arrival_rate.map(|rate| rate / setting.replicas as f64);
+    let tail = match &arguments.explain_tail {
+        Some(text) => {
+            let p = served::percentile(text)?;
+            Some(TailAnswer::of(&Ledger::new(&result, &watch.0, &cost)?, p))
+        }
+        None => None,
+    };
+    if let Some(path) = &arguments.trace_out {
+        write_trace(path, &result, &watch.1, arguments.trace_window.as_deref())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
     let beyond = match &setting.step_time {
@@ -691,7 +869,8 @@ fn simulate(
     };
     let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
-    let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting)?;
+    let each = server.each();
+    let (findings, verdict) = believed(&timelines, &statistics, &each, result.end(), &setting)?;
     let report = if timelines.is_empty() {
         None
     } else {
@@ -716,6 +895,8 @@ fn simulate(
     }
     Ok(Simulated {
         load,
+        each,
+        tail,
         config,
         remarks,
         warm_up,
@@ -738,9 +919,19 @@ const CHECKS: [&str; 6] = ["W02", "W10", "W25", "W28", "W32", "W35"];
 fn believed(
     timelines: &[RequestTimeline],
     statistics: &RunStatistics,
+    each: &[RunStatistics],
     end: RunEnd,
     setting: &Setting,
 ) -> Result<(Vec<Finding>, Verdict)> {
+    // How many requests each replica got is all that is asked, whichever they were.
+    let replicas: Vec<Option<String>> = if each.len() > 1 {
+        let of = |(i, s): (usize, &RunStatistics)| {
+            std::iter::repeat_n(Some(i.to_string()), usize::try_from(s.injected).unwrap_or(0))
+        };
+        each.iter().enumerate().flat_map(of).collect()
+    } else {
+        Vec::new()
+    };
     let table = RequestTable::of(timelines);
     // A cache of prompts answers faster than any prefill.
     let floor = machine(&setting.step_time)
@@ -758,6 +949,7 @@ fn believed(
             timed_out: statistics.cancelled + statistics.timed_out,
         }),
         ideal: &ideal,
+        replicas: &replicas,
         ..Evidence::of(&table, &setting.slo)
     });
     let mut findings = findings(&facts);
@@ -798,6 +990,34 @@ fn cut(result: &RunResult<'_>, max_model_len: u64) -> Option<String> {
         let answers = metrics_core::format::things(n as u64, "answer");
         format!("{answers} cut at max_model_len ({max_model_len} tokens), as vLLM does")
     })
+}
+
+/// Writes a window of a run as a Chrome trace.
+fn write_trace(
+    path: &Path,
+    result: &RunResult<'_>,
+    history: &BatchHistory,
+    window: Option<&str>,
+) -> Result<()> {
+    let mut of = TraceWindow { from: Ticks::ZERO, to: result.statistics().end };
+    if let Some(text) = window {
+        let wrong = || {
+            anyhow!(
+                "--trace-window: expected FROM..TO, such as 10s..12s, FROM before TO, got `{text}`"
+            )
+        };
+        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+        of = TraceWindow {
+            from: from.trim().parse().map_err(|_| wrong())?,
+            to: to.trim().parse().map_err(|_| wrong())?,
+        };
+        if of.to <= of.from {
+            return Err(wrong());
+        }
+    }
+    let file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    chrome_trace::write(file, result, history.runs(), of)?;
+    Ok(())
 }
 
 /// Writes the timelines of a run, instants in whole picoseconds.

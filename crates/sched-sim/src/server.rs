@@ -262,6 +262,11 @@ pub trait Server {
 
     /// The totals up to now; those of requests that are not over count up to now.
     fn statistics(&self) -> RunStatistics;
+
+    /// The totals of each server of a fleet; of any other its own.
+    fn each(&self) -> Vec<RunStatistics> {
+        vec![self.statistics()]
+    }
 }
 
 impl<S: Server + ?Sized> Server for Box<S> {
@@ -299,5 +304,9 @@ impl<S: Server + ?Sized> Server for Box<S> {
 
     fn statistics(&self) -> RunStatistics {
         (**self).statistics()
+    }
+
+    fn each(&self) -> Vec<RunStatistics> {
+        (**self).each()
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
-use super::{Answer, Setting, Simulated, generate};
+use super::{Answer, Setting, Simulated, generate, served};
 use crate::output::{self, Format};
 use crate::report::{csv, finding_json, json as report_json, text as report_text};
 
@@ -36,7 +36,7 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 }
 
 /// Name, value: what a setting is, in the order of the options.
-fn settings(s: &Setting) -> [(&'static str, String); 7] {
+fn settings(s: &Setting) -> [(&'static str, String); 10] {
     [
         ("variant", s.name.clone().unwrap_or_default()),
         ("policy", policy_name(s, |_| true)),
@@ -45,6 +45,9 @@ fn settings(s: &Setting) -> [(&'static str, String); 7] {
         ("rate_scale", format::value(s.rate_scale.factor())),
         ("step_time", step_time_name(&s.step_time)),
         ("slo", s.slo.to_string()),
+        ("replicas", s.replicas.to_string()),
+        ("router", if s.replicas > 1 { s.router.to_string() } else { String::new() }),
+        ("users", s.users.map(|n| n.to_string()).unwrap_or_default()),
     ]
 }
 
@@ -61,7 +64,7 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     let named = names.len() == cells.len() && names.iter().all(|n| !n.is_empty());
-    let name = |c: &[(&'static str, String); 7]| {
+    let name = |c: &[(&'static str, String); 10]| {
         if named {
             return c[0].1.clone();
         }
@@ -173,9 +176,10 @@ fn load_lines(run: &Simulated) -> Vec<String> {
             format::significant(rate, 3)
         ),
         Some(rate) => format!(
-            "rho {}: {}/s arrive, each takes {demand} of a server with a full batch",
+            "rho {}: {}/s arrive{}, each takes {demand} of a server with a full batch",
             shown(load.rho()),
             format::significant(rate, 3),
+            if run.setting.replicas > 1 { " at each replica" } else { "" },
         ),
         None => format!(
             "no arrival rate, as all arrive at one instant; each takes {demand} of a server with a full batch"
@@ -261,6 +265,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     let of: Vec<String> = settings(&run.setting)
         .iter()
         .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
+        .filter(|(k, v)| *k != "replicas" || v != "1")
         .map(|(k, v)| format!("{k} {v}"))
         .collect();
     line(&mut text, "setting", &of.join(", "))?;
@@ -287,6 +292,12 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         report_text::throughput(&mut text, report)?;
     }
     resources(&mut text, answer, run)?;
+    if let Some(tail) = &run.tail {
+        writeln!(text, "\nWhere the time of the slowest went")?;
+        for (name, says) in tail.lines() {
+            line(&mut text, name, &says)?;
+        }
+    }
     diagnosis(&mut text, run)?;
     notes(&mut text, answer)?;
     findings(&mut text, run)?;
@@ -364,13 +375,23 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
         text,
         "in the system",
         &format!(
-            "mean {}: {} in the batch of {}, {} waiting",
+            "mean {}: {} in the batch of {}{}, {} waiting",
             number(s.mean_in_system()),
             number(s.mean_in_service()),
             s.max_num_seqs,
+            if s.servers > 1 {
+                format!(" on each of {} replicas", s.servers)
+            } else {
+                String::new()
+            },
             number(s.mean_waiting())
         ),
     )?;
+    if run.setting.replicas > 1 {
+        for (i, l) in served::replica_lines(run.setting.router, &run.each).iter().enumerate() {
+            line(text, if i == 0 { "replicas" } else { "" }, l)?;
+        }
+    }
     line(
         text,
         "utilization",
@@ -512,7 +533,7 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         .first()
         .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
         .unwrap_or_default();
-    let all: Vec<[(&str, String); 7]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    let all: Vec<[(&str, String); 10]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
     // Of the options given to a policy, those that all runs share are not repeated in each row.
     let mut all = all;
     for (run, set) in answer.runs.iter().zip(&mut all) {
@@ -692,6 +713,16 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
         map.insert("remarks".to_owned(), json!(run.remarks));
     }
     map.insert("rate_scale".to_owned(), json!(run.setting.rate_scale.factor()));
+    if run.setting.replicas > 1 {
+        let fleet = served::replicas_json(run.setting.router, &run.each);
+        map.insert("fleet".to_owned(), fleet);
+    }
+    if let Some(users) = run.setting.users {
+        map.insert("users".to_owned(), json!(users));
+    }
+    if let Some(tail) = &run.tail {
+        map.insert("tail".to_owned(), tail.json());
+    }
     map.insert("step_time".to_owned(), json!(step_time_name(&run.setting.step_time)));
     map.insert("slo".to_owned(), json!(run.setting.slo.to_string()));
     map.insert("truncated".to_owned(), json!(run.end.is_truncated()));

@@ -113,9 +113,14 @@ pub fn run(
     for seed in spec.seed..=last {
         let mut spec = spec.clone();
         spec.seed = seed;
-        let workload = spec.generate()?;
+        let drawn = Source {
+            title: source.title.clone(),
+            workload: spec.generate()?,
+            drawn: Some(spec),
+            notes: Vec::new(),
+        };
         for replicated in &mut all {
-            let run = simulate(arguments, &workload, replicated.setting.clone(), limits)?;
+            let run = simulate(arguments, &drawn, replicated.setting.clone(), limits)?;
             replicated.values.push(COLUMNS.iter().map(|c| (c.value)(&run)).collect());
         }
     }

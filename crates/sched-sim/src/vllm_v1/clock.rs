@@ -201,6 +201,13 @@ impl<T: StepTime> VllmReplica<T> {
         self
     }
 
+    /// The same replica, which asks the scheduler in every step: the same results.
+    #[must_use]
+    pub fn asked_in_every_step(mut self) -> Self {
+        self.skipping = false;
+        self
+    }
+
     /// The time up to which all steps have run.
     #[must_use]
     pub fn now(&self) -> Ticks {
