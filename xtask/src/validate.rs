@@ -116,9 +116,10 @@ pub fn run(dir: &Path, from: From) -> Result<Vec<Outcomes>> {
 fn one(file: &Path, from: From) -> Result<Outcomes> {
     let case = Case::read(file)?;
     let predicted = match (case.kind, from) {
-        (Kind::Replay | Kind::OpenLoopSweep, _) => simulated(&case, from)?,
         (Kind::BatchSweep, From::Case) => Ok(sweep::run(&case)?),
-        (Kind::BatchSweep, From::OwnFits) => simulated(&case, from)?,
+        (Kind::Replay | Kind::OpenLoopSweep, _) | (Kind::BatchSweep, From::OwnFits) => {
+            simulated(&case, from)?
+        }
         (Kind::ClosedLoopSweep, From::Case) => Ok(closed::run(&case)?),
         (Kind::ClosedLoopSweep, From::OwnFits) => Err(closed::unserved(&case)?),
         (Kind::Identities, From::Case) => Ok(identities(&case)?),
@@ -235,7 +236,7 @@ pub fn shown(x: f64) -> String {
 }
 
 /// vLLM's scheduler as the case says it was set up, for one of its runs.
-pub fn config(case: &Case, run: &CaseRun, longest: u64) -> Result<(VllmConfig, Vec<String>)> {
+pub fn config(case: &Case, run: &CaseRun, longest: u64) -> (VllmConfig, Vec<String>) {
     /// A pool that no run of a case fills, where its size was not recorded.
     const NOT_BINDING: u64 = 10_000_000;
     let e = &case.engine;
@@ -278,7 +279,7 @@ pub fn config(case: &Case, run: &CaseRun, longest: u64) -> Result<(VllmConfig, V
         c.max_num_seqs = seqs;
     }
     c.max_num_batched_tokens = c.max_num_batched_tokens.max(c.max_num_seqs);
-    Ok((c, notes))
+    (c, notes)
 }
 
 /// The release whose rules apply, from a text such as `0.19.0` or `0.19.0+cu128`.
@@ -333,7 +334,7 @@ fn simulated(case: &Case, from: From) -> Result<Predicted> {
         let mut figures: Vec<Vec<(String, f64)>> = Vec::new();
         for seed in 1..=seeds {
             let workload = run.load.workload(seed)?;
-            let (config, notes) = config(case, run, longest(&workload))?;
+            let (config, notes) = config(case, run, longest(&workload));
             if method.is_empty() {
                 method = format!(
                     "vllm-v1 as of {}, max_num_seqs {}, max_num_batched_tokens {}, {} KV blocks{}",

@@ -227,7 +227,7 @@ fn fit(q: &KvQuestion, pool: &KvPool) -> Result<KvFit> {
     };
     let at = |tokens: Option<u64>, step| -> Result<Option<f64>> {
         let fit = tokens.map(|n| pool.concurrency(n, step)).transpose()?;
-        Ok(fit.map(|n| n.get()))
+        Ok(fit.map(metrics_core::units::Requests::get))
     };
     let requests_at_context = at(q.context, q.step_tokens)?;
     if let (Some(fit), Some(context)) = (requests_at_context, q.context)

@@ -276,11 +276,11 @@ fn settings(base: &Loaded, new: &Loaded) -> Vec<String> {
         })
     });
     compare("at most in flight", &|r| r.declared.max_concurrency.map(|n| n.to_string()));
-    type Mean = fn(&Facts) -> Option<f64>;
-    let means: [(&str, Mean); 2] =
-        [("mean input tokens", Facts::input_mean), ("mean output tokens", |f| f.output.mean)];
-    for (what, of) in means {
-        if let (Some(a), Some(b)) = (of(&base.facts), of(&new.facts))
+    let means = |facts: &Facts| {
+        [("mean input tokens", facts.input_mean()), ("mean output tokens", facts.output.mean)]
+    };
+    for ((what, a), (_, b)) in means(&base.facts).into_iter().zip(means(&new.facts)) {
+        if let (Some(a), Some(b)) = (a, b)
             // One per cent is within what one seed or another makes of a length distribution.
             && 0.01 * a.max(b) < (a - b).abs()
         {

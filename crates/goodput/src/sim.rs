@@ -304,6 +304,24 @@ struct Setting {
 }
 
 impl Setting {
+    /// The defaults, for requests that come without a scenario.
+    fn of_a_trace() -> Result<Self> {
+        Ok(Self {
+            name: None,
+            policy: DecodeFirst::default().name().to_owned(),
+            max_num_seqs: DecodeFirst::default().max_num_seqs(),
+            chunk: DecodeFirst::default().chunk(),
+            rate_scale: RateScale::new(1, 1)?,
+            step_time: default_step_time()?,
+            slo: SloSet::none(),
+            engine: EngineOptions::default(),
+            server: ServerOptions::default(),
+            replicas: 1,
+            router: RouterKind::LeastRequests,
+            users: None,
+        })
+    }
+
     fn is_vllm(&self) -> bool {
         self.policy == VLLM_V1
     }
@@ -456,21 +474,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let slo = (!slo.is_empty()).then_some(slo);
     for_their_source(arguments)?;
     let (source, base) = if let Some(path) = &arguments.trace {
-        let base = Setting {
-            name: None,
-            policy: DecodeFirst::default().name().to_owned(),
-            max_num_seqs: DecodeFirst::default().max_num_seqs(),
-            chunk: DecodeFirst::default().chunk(),
-            rate_scale: RateScale::new(1, 1)?,
-            step_time: default_step_time()?,
-            slo: SloSet::none(),
-            engine: EngineOptions::default(),
-            server: ServerOptions::default(),
-            replicas: 1,
-            router: RouterKind::LeastRequests,
-            users: None,
-        };
-        (traced(path, &arguments.part)?, vec![base])
+        (traced(path, &arguments.part)?, vec![Setting::of_a_trace()?])
     } else {
         let scenario = match &arguments.scenario {
             Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
@@ -566,6 +570,18 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             }
         }
     }
+    options_that_do_nothing(arguments, &settings, (&max_num_seqs, &chunks), &servers, &engines)?;
+    Ok((source, with_fleets(arguments, settings)?))
+}
+
+/// Refuses options that no setting follows.
+fn options_that_do_nothing(
+    arguments: &Arguments,
+    settings: &[Setting],
+    (max_num_seqs, chunks): (&[u64], &[u64]),
+    servers: &Servers,
+    engines: &[EngineOptions],
+) -> Result<()> {
     // A setting of vllm-v1 takes 0 for "vLLM's own".
     if max_num_seqs.contains(&0) && settings.iter().any(Setting::is_vllm) {
         bail!("--max-num-seqs: must be at least 1, got 0");
@@ -595,7 +611,8 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         bail!("--max-num-batched-tokens: is for prefill-first and {VLLM_V1}");
     }
     let shared = ["max_num_batched_tokens", "block_size"];
-    let mut of_vllm: Vec<&str> = engines.iter().flat_map(|e| e.given()).map(|(n, _)| *n).collect();
+    let mut of_vllm: Vec<&str> =
+        engines.iter().flat_map(EngineOptions::given).map(|(n, _)| *n).collect();
     of_vllm.retain(|name| !shared.contains(name));
     if !of_vllm.is_empty() && !any(&Setting::is_vllm) {
         of_vllm.sort_unstable();
@@ -604,7 +621,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             of_vllm.iter().map(|name| format!("--{}", name.replace('_', "-"))).collect();
         bail!("{}: for {VLLM_V1} alone: add --policy {VLLM_V1}", named.join(", "));
     }
-    Ok((source, with_fleets(arguments, settings)?))
+    Ok(())
 }
 
 /// Lists for servers under policies other than vllm-v1.
@@ -858,7 +875,11 @@ fn run_setting(
         None => None,
     };
     if let Some(path) = &arguments.trace_out {
-        write_trace(path, &result, &watch.1, arguments.trace_window.as_deref())
+        if setting.replicas > 1 {
+            bail!("--trace-out: is for one server, got {} replicas", setting.replicas);
+        }
+        let window = window(arguments.trace_window.as_deref(), result.statistics().end)?;
+        write_trace(path, &result, &watch.1, window)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let timelines = result.timelines()?;
@@ -871,24 +892,7 @@ fn run_setting(
     let warm_up = mser5(&ttft);
     let each = server.each();
     let (findings, verdict) = believed(&timelines, &statistics, &each, result.end(), &setting)?;
-    let report = if timelines.is_empty() {
-        None
-    } else {
-        // The same picoseconds that a file of the run states, so that both reports agree.
-        let length = metrics_core::Seconds::new(statistics.duration().instant().seconds())?;
-        let truncated = result.end().is_truncated();
-        let basis = "first arrival to last token".to_owned();
-        // A run whose steps cost nothing takes no time, and has no rates.
-        let window = (0.0 < length.get()).then_some(Window { length, basis });
-        Some(Report::new(&Input {
-            timelines: &timelines,
-            window,
-            truncated,
-            slo: &setting.slo,
-            method: arguments.objectives.method(),
-            confidence: arguments.objectives.confidence()?,
-        })?)
-    };
+    let report = report_of(arguments, &setting, &result, &timelines)?;
     if let Some(path) = &arguments.requests_out {
         write_timelines(path, &result)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -909,6 +913,32 @@ fn run_setting(
         report,
         statistics,
     })
+}
+
+/// The report of a run; none without requests.
+fn report_of(
+    arguments: &Arguments,
+    setting: &Setting,
+    result: &RunResult<'_>,
+    timelines: &[RequestTimeline],
+) -> Result<Option<Report>> {
+    if timelines.is_empty() {
+        return Ok(None);
+    }
+    // The same picoseconds that a file of the run states, so that both reports agree.
+    let length = metrics_core::Seconds::new(result.statistics().duration().instant().seconds())?;
+    let truncated = result.end().is_truncated();
+    let basis = "first arrival to last token".to_owned();
+    // A run whose steps cost nothing takes no time, and has no rates.
+    let window = (0.0 < length.get()).then_some(Window { length, basis });
+    Ok(Some(Report::new(&Input {
+        timelines,
+        window,
+        truncated,
+        slo: &setting.slo,
+        method: arguments.objectives.method(),
+        confidence: arguments.objectives.confidence()?,
+    })?))
 }
 
 /// The checks that a simulation can raise: an exact clock and one client leave the others without
@@ -935,7 +965,7 @@ fn believed(
     let table = RequestTable::of(timelines);
     // A cache of prompts answers faster than any prefill.
     let floor = machine(&setting.step_time)
-        .filter(|_| !statistics.kv.is_some_and(|kv| 0 < kv.counters.hit_tokens));
+        .filter(|_| statistics.kv.is_none_or(|kv| kv.counters.hit_tokens == 0));
     let floor = floor.and_then(|m| Floor::of(&m, None).ok());
     let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.broken(&table))?;
     let facts = Facts::new(&Evidence {
@@ -992,31 +1022,26 @@ fn cut(result: &RunResult<'_>, max_model_len: u64) -> Option<String> {
     })
 }
 
+/// The window that `--trace-window` names; all of a run that ends at `end` without it.
+fn window(text: Option<&str>, end: Ticks) -> Result<TraceWindow> {
+    let Some(text) = text else { return Ok(TraceWindow { from: Ticks::ZERO, to: end }) };
+    let parsed = text.split_once("..").and_then(|(from, to)| {
+        Some(TraceWindow { from: from.trim().parse().ok()?, to: to.trim().parse().ok()? })
+    });
+    parsed.filter(|w| w.from < w.to).ok_or_else(|| {
+        anyhow!("--trace-window: expected FROM..TO, such as 10s..12s, FROM before TO, got `{text}`")
+    })
+}
+
 /// Writes a window of a run as a Chrome trace.
 fn write_trace(
     path: &Path,
     result: &RunResult<'_>,
     history: &BatchHistory,
-    window: Option<&str>,
+    window: TraceWindow,
 ) -> Result<()> {
-    let mut of = TraceWindow { from: Ticks::ZERO, to: result.statistics().end };
-    if let Some(text) = window {
-        let wrong = || {
-            anyhow!(
-                "--trace-window: expected FROM..TO, such as 10s..12s, FROM before TO, got `{text}`"
-            )
-        };
-        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-        of = TraceWindow {
-            from: from.trim().parse().map_err(|_| wrong())?,
-            to: to.trim().parse().map_err(|_| wrong())?,
-        };
-        if of.to <= of.from {
-            return Err(wrong());
-        }
-    }
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    chrome_trace::write(file, result, history.runs(), of)?;
+    chrome_trace::write(file, result, history.runs(), window)?;
     Ok(())
 }
 

@@ -754,7 +754,10 @@ fn no_option_of_vllm_is_left_unused_and_no_answer_cut_in_silence() {
     };
     for (more, said) in [
         ("--num-kv-blocks 500 --max-num-seqs 0", "--max-num-seqs: must be at least 1, got 0"),
-        ("--num-kv-blocks 500 --chunk 5", "--chunk: is not for vllm-v1"),
+        (
+            "--num-kv-blocks 500 --chunk 5",
+            "--chunk: is for decode-first, sarathi and sglang; vllm-v1 has",
+        ),
         ("--num-kv-blocks 500 --kv-memory 10GiB", "--num-kv-blocks and --kv-memory both say"),
     ] {
         let text = sim(more);
@@ -1006,4 +1009,106 @@ fn explain_knows_findings_and_rows_and_says_which_there_are() {
     .map(|arguments| refused(dir.path(), arguments))
     .concat();
     insta::assert_snapshot!("explain_unknown", said);
+}
+
+/// Two replicas behind two routers, and the ledger of one: 600 requests at 9/s, of which one
+/// server completes 8.6/s.
+#[test]
+fn fleets_are_compared_and_their_replicas_shown() {
+    let common = ["sim", "--max-num-seqs", "16", "--chunk", "512", "--rate", "9/s"];
+    let sim = |more: &[&str]| run(&[&common[..], &["--requests", "600"], more].concat());
+    let table = sim(&["--replicas", "1,2", "--router", "round-robin,central-queue", "--jobs", "1"]);
+    insta::assert_snapshot!("sim_fleet", table);
+    let on_two = ["--replicas", "1,2", "--router", "round-robin,central-queue", "--jobs", "2"];
+    assert_eq!(table, sim(&on_two), "--jobs changes nothing");
+    let one = sim(&["--replicas", "2", "--router", "round-robin"]);
+    let part = |text: &str, from: &str, to: &str| {
+        let start = text.find(from).unwrap_or_else(|| panic!("{from}: {text}"));
+        text[start..].split(to).next().unwrap_or_default().to_owned()
+    };
+    insta::assert_snapshot!(part(&one, "Resources", "  utilization"), @r"
+    Resources
+      in the system    mean 14.52: 14.49 in the batch of 16 on each of 2 replicas, 0.0317 waiting
+      replicas         2 replicas behind round-robin; the fullest had 1.00 times the mean of the requests
+                       1: 300 requests, busy 100.0 %, 49.4 % of the batch by time
+                       2: 300 requests, busy 100.0 %, 44.4 % of the batch by time
+    ");
+    let tail = sim(&["--replicas", "1", "--explain-tail", "p99"]);
+    insta::assert_snapshot!(part(&tail, "Where the time", "\nDiagnosis"), @r"
+    Where the time of the slowest went
+      TTFT             the slowest 1.0 % (7 requests from 7125.00 ms on) spend 98.8 % of it on waiting for admission
+                       its own prefill steps 1.1 %, the first decode step 0.1 %
+      E2E              the slowest 1.0 % (7 requests from 12.14 s on) spend 51.1 % of it on its own decode
+                       waiting for admission 35.6 %, its own prefill steps 0.5 %, the first decode step 0.1 %, others in its decode steps 12.8 %
+    ");
+}
+
+/// Users who wait: with a think time of 2 s, N users at most send N requests in 2 s.
+#[test]
+fn users_wait_for_their_answers() {
+    let text = run(&[
+        "sim",
+        "--users",
+        "4,32",
+        "--think",
+        "2s",
+        "--requests",
+        "300",
+        "--max-num-seqs",
+        "64",
+        "--chunk",
+        "512",
+        "--format",
+        "json",
+    ]);
+    let json: serde_json::Value =
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    for (run, users) in json["runs"].as_array().unwrap().iter().zip([4_u32, 32]) {
+        assert_eq!(run["users"], users);
+        assert_eq!(run["simulation"]["completed"], 300);
+        let rate = run["throughput"]["request_throughput_per_s"].as_f64().unwrap();
+        assert!(rate < f64::from(users) / 2.0, "{rate}");
+    }
+}
+
+#[test]
+fn what_a_fleet_cannot_be_is_said() {
+    let dir = folder_of_examples();
+    let mut said = String::new();
+    for more in [
+        &["--replicas", "0"][..],
+        &["--replicas", "2", "--router", "nearest"],
+        &["--router", "random"],
+        &["--users", "0"],
+        &["--users", "4", "--rate", "5/s"],
+        &["--users", "4", "--timeout", "1s", "--max-num-seqs", "8", "--chunk", "64"],
+        &["--think", "1s"],
+        &["--users", "4", "--think", "long", "--max-num-seqs", "8", "--chunk", "64"],
+        &["--explain-tail", "p100", "--max-num-seqs", "8", "--chunk", "64"],
+        &["--explain-tail", "slow", "--max-num-seqs", "8", "--chunk", "64"],
+        &["--trace-out", "t.json"],
+        &["--trace-out", "t.json", "--trace-window", "5s", "--max-num-seqs", "8", "--chunk", "64"],
+        &["--jobs", "0"],
+    ] {
+        said.push_str(&run_in(dir.path(), &[&["sim"], more].concat()));
+    }
+    insta::assert_snapshot!("sim_fleet_errors", said);
+}
+
+/// The trace of the first second has the steps and requests of that second, and is JSON.
+#[test]
+fn a_window_of_a_run_is_a_chrome_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let common = ["sim", "--max-num-seqs", "8", "--chunk", "512", "--requests", "50"];
+    let out = ["--trace-out", "t.json", "--trace-window", "0s..1s"];
+    run_in(dir.path(), &[&common[..], &out].concat());
+    let text = std::fs::read_to_string(dir.path().join("t.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let spans = events.iter().filter(|e| e["ph"] == "X");
+    let end = |e: &serde_json::Value| e["ts"].as_f64().unwrap() + e["dur"].as_f64().unwrap();
+    assert!(spans.clone().count() > 20 && spans.clone().all(|e| end(e) <= 1e6 + 1e-3));
+    // The steps do not overlap.
+    let steps: Vec<_> = spans.filter(|e| e["pid"] == 1).collect();
+    assert!(steps.windows(2).all(|w| end(w[0]) <= w[1]["ts"].as_f64().unwrap() + 1e-6));
 }

@@ -569,13 +569,12 @@ fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
 
 impl Throughput {
     fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
-        let counts = |of: fn(&Request<'_>) -> Option<u64>| {
-            let counts: Option<Vec<u64>> = completed.iter().map(|t| of(&t)).collect();
+        let counts = |counts: Option<Vec<u64>>| {
             let Some(counts) = counts else { return Ok((None, None)) };
             Ok((Some(total(&counts)?), lengths(counts)))
         };
-        let (output_sum, output) = counts(|t| t.output_tokens())?;
-        let (input_sum, input) = counts(|t| t.input_tokens())?;
+        let (output_sum, output) = counts(completed.iter().map(|t| t.output_tokens()).collect())?;
+        let (input_sum, input) = counts(completed.iter().map(|t| t.input_tokens()).collect())?;
         let n = completed.len() as u64;
         Self::of(n, (output_sum, input_sum), (output, input), window)
     }

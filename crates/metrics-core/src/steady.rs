@@ -397,7 +397,7 @@ mod tests {
     /// One straggler of 6 s keeps the run open: the level of two clients ends at 2 s.
     #[test]
     fn a_straggler_is_drain() {
-        let stays = vec![stay(0.0, 1.0), stay(1.0, 2.0), stay(0.0, 8.0)];
+        let stays = [stay(0.0, 1.0), stay(1.0, 2.0), stay(0.0, 8.0)];
         let p = Profile::new(stays.iter().copied()).unwrap();
         let s = p.steady(stays.iter().copied(), Some(2)).unwrap();
         assert_eq!((s.from_s, s.to_s, s.span_s), (0.0, 2.0, 8.0));

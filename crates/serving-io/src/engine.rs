@@ -77,6 +77,9 @@ const VALUES: [&str; 23] = [
 ];
 const FIRST_SWITCH: usize = 18;
 
+/// What says how much of a machine's memory is the KV cache's.
+const OF_MACHINE: [&str; 3] = ["gpu_memory", "gpu_memory_utilization", "reserved_memory"];
+
 /// Other names of the same options.
 const ALIASES: [(&str, &str); 5] = [
     ("num_gpu_blocks_override", "num_kv_blocks"),
@@ -422,7 +425,6 @@ impl EngineOptions {
                 notes.push(format!("no effect, as {by} is given: {}", given.join(", ")));
             }
         };
-        const OF_MACHINE: [&str; 3] = ["gpu_memory", "gpu_memory_utilization", "reserved_memory"];
         if let Some(blocks) = self.count("num_kv_blocks")? {
             unused(&OF_MACHINE, "--num-kv-blocks");
             unused(&["kv_memory", "kv_cache_dtype"], "--num-kv-blocks");

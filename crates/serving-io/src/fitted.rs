@@ -93,6 +93,7 @@ pub struct FittedStepTime {
 /// The coefficients of one of the forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "there is one for a run, and every step reads it")]
 pub enum FittedStep {
     /// `two-regime`.
     TwoRegime(TwoRegime),

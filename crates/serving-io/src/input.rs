@@ -146,7 +146,7 @@ impl Input {
             scan.push(piece);
         }
         if scan.documents == 0 {
-            let lines = self.ahead.trim_ascii_end().iter().filter(|&&b| b == b'\n').count();
+            let lines = memchr::memchr_iter(b'\n', self.ahead.trim_ascii_end()).count();
             self.head.ends_early = Some(lines as u64 + 1);
         }
         if list {

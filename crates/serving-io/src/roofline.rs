@@ -8,8 +8,8 @@
 //!
 //! let text = "model=llama-3.1-8b,gpu=h100,mfu=0.5,mbu=0.8";
 //! let step_time = text.parse::<RooflineSource>()?.step_time()?;
-//! // 2 · 6.98 · 10^9 FLOP a token at half of 989.4 TFLOP/s, and 15.01 GB at 0.8 · 3.35 TB/s.
-//! assert_eq!((step_time.coefficients().token.seconds() * 1e9).round(), 28_215.0);
+//! // 2 · 6,979,588,096 FLOP a token at half of 989.4 TFLOP/s, 15.01 GB at 0.8 · 3.35 TB/s.
+//! assert_eq!((step_time.coefficients().token.seconds() * 1e9).round(), 28_217.0);
 //! assert_eq!((step_time.coefficients().weights.seconds() * 1e6).round(), 5_601.0);
 //!
 //! let floor = Floor::of(&Machine::named("llama-3.1-8b", "h100", 1)?, None)?;

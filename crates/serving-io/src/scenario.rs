@@ -549,10 +549,12 @@ impl Source<'_> {
             }
             n => Ok(n.map(Spanned::into_inner)),
         };
-        let mut server = ServerOptions::default();
-        server.max_num_batched_tokens = count(tokens, u32::MAX.into())?;
-        server.kv_blocks = count(blocks, u32::MAX.into())?;
-        server.block_size = count(size, KvPool::LARGEST_BLOCK)?;
+        let mut server = ServerOptions {
+            max_num_batched_tokens: count(tokens, u32::MAX.into())?,
+            kv_blocks: count(blocks, u32::MAX.into())?,
+            block_size: count(size, KvPool::LARGEST_BLOCK)?,
+            ..ServerOptions::default()
+        };
         if let Some(order) = order {
             let parsed = order.get_ref().parse::<Order>();
             server.order =

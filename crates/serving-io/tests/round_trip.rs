@@ -344,9 +344,8 @@ impl Damage {
             (Tool::Aiperf, false) => "time_to_first_token",
             (Tool::Aiperf, true) => "output_sequence_length",
             (Tool::Guidellm, false) => "first_token_iteration",
-            (Tool::Guidellm, true) => "output_tokens",
+            (Tool::Guidellm | Tool::InferencePerf, true) => "output_tokens",
             (Tool::InferencePerf, false) => "output_token_times",
-            (Tool::InferencePerf, true) => "output_tokens",
         }
     }
 

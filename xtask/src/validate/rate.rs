@@ -22,7 +22,7 @@ struct At {
 /// beyond either.
 fn reached(low: (f64, f64), high: (f64, f64), limit: f64) -> Option<f64> {
     let share = (limit - low.1) / (high.1 - low.1);
-    (low.1 < high.1 && (-1.0..=2.0).contains(&share)).then(|| low.0 + share * (high.0 - low.0))
+    (low.1 < high.1 && (-1.0..=2.0).contains(&share)).then_some(low.0 + share * (high.0 - low.0))
 }
 
 /// The largest rate at which a figure stays below a limit halfway between two measured rates.

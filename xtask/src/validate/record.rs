@@ -36,6 +36,7 @@ struct RecordedCase {
 
 /// The worst error of a figure over the runs of a case.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::struct_field_names, reason = "the key of the committed file")]
 struct Figure {
     figure: String,
     runs: usize,

@@ -37,7 +37,7 @@ pub fn run(case: &Case) -> Result<(String, Vec<Row>)> {
     let mut notes = Vec::new();
     for run in case.runs.iter().filter(|r| r.role != Role::Calibrate) {
         let workload = run.load.workload(1)?;
-        let (config, said) = config(case, run, longest(&workload))?;
+        let (config, said) = config(case, run, longest(&workload));
         notes = said;
         let none = metrics_core::Seconds::new(0.0)?;
         rows.extend(compare(run, &[simulate(&workload, config, &step_time, none)?]));

@@ -138,15 +138,16 @@ fn a_batch_sweep_is_fitted_to_its_calibration_runs_alone() {
 /// 8 · 11 / 0.166 tokens a second.
 #[test]
 fn a_closed_loop_follows_the_interactive_law() {
-    let run = |users: f64, role: &str| {
-        let (ttft, tpot) = (0.020 + 0.002 * users, 0.005 + 0.001 * users);
+    let run = |users: u32, role: &str| {
+        let n = f64::from(users);
+        let (ttft, tpot) = (0.020 + 0.002 * n, 0.005 + 0.001 * n);
         let e2e = ttft + 10.0 * tpot;
         json!({
             "id": format!("u{users}"), "role": role,
-            "load": { "kind": "closed", "users": users as u64, "output_tokens": { "mean": 11 } },
+            "load": { "kind": "closed", "users": users, "output_tokens": { "mean": 11 } },
             "measured": {
                 "ttft_mean_s": ttft, "tpot_mean_s": tpot, "e2e_mean_s": e2e,
-                "output_tokens_per_s": users * 11.0 / e2e,
+                "output_tokens_per_s": n * 11.0 / e2e,
             },
             "gate_pct": if role == "predict" {
                 json!({ "e2e_mean_s": 0.1, "output_tokens_per_s": 0.1 })
@@ -158,7 +159,7 @@ fn a_closed_loop_follows_the_interactive_law() {
     let mut case = replay();
     case["kind"] = json!("closed_loop_sweep");
     case["step_time"] = Value::Null;
-    case["runs"] = json!([run(1.0, "calibrate"), run(4.0, "calibrate"), run(8.0, "predict")]);
+    case["runs"] = json!([run(1, "calibrate"), run(4, "calibrate"), run(8, "predict")]);
     let o = outcome(&case, From::Case);
     assert!(o.holds() && o.rows.len() == 4, "{}", report(&[o], From::Case).unwrap());
     let o = outcome(&case, From::OwnFits);
@@ -286,7 +287,9 @@ fn the_largest_rate_is_read_between_two_measured_rates() {
     case["runs"] = json!([at(10.0, 0.010), at(20.0, 0.020)]);
     for r in case["runs"].as_array_mut().unwrap() {
         let n = r["load"]["requests"].as_f64().unwrap();
-        r["load"]["requests"] = json!(n.round() as u64);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let whole = n.round() as u64;
+        r["load"]["requests"] = json!(whole);
     }
     let dir = folder(&case);
     let case = Case::read(&dir.path().join("case.json")).unwrap();
@@ -334,7 +337,7 @@ fn errors(
     let changed = TwoRegime::new(decode, mixed, given.extra()).unwrap();
     let run = &case.runs[0];
     let workload = run.load.workload(1).unwrap();
-    let mut config = config(case, run, longest(&workload)).unwrap().0;
+    let mut config = config(case, run, longest(&workload)).0;
     change(&mut config);
     let figures = simulate(&workload, config, &changed, Seconds::new(0.0).unwrap()).unwrap();
     ["ttft_mean_s", "tpot_mean_s", "e2e_mean_s"].map(|name| {

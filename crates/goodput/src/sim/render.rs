@@ -366,11 +366,11 @@ fn notes(text: &mut String, answer: &Answer) -> Result<()> {
     Ok(())
 }
 
-fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> {
+/// How full the batches are.
+fn batches(text: &mut String, run: &Simulated) -> Result<()> {
     let s = &run.statistics;
     let number = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
     let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
-    writeln!(text, "\nResources")?;
     line(
         text,
         "in the system",
@@ -400,7 +400,15 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
             share(s.utilization_by_steps()),
             share(s.utilization_by_time())
         ),
-    )?;
+    )
+}
+
+fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> {
+    let s = &run.statistics;
+    let number = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
+    let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
+    writeln!(text, "\nResources")?;
+    batches(text, run)?;
     line(
         text,
         "stages",

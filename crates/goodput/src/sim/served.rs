@@ -98,6 +98,9 @@ fn replica_line(i: usize, s: &RunStatistics) -> String {
     )
 }
 
+/// Replicas in the text: more would fill the screen, and JSON has them all.
+const SHOWN: usize = 8;
+
 /// The replicas of a fleet, and how uneven they are.
 pub fn replica_lines(router: RouterKind, each: &[RunStatistics]) -> Vec<String> {
     let mut lines = vec![match imbalance(each) {
@@ -108,8 +111,6 @@ pub fn replica_lines(router: RouterKind, each: &[RunStatistics]) -> Vec<String> 
         ),
         None => format!("{} replicas behind {router}", each.len()),
     }];
-    // More would fill the screen, and JSON has them all.
-    const SHOWN: usize = 8;
     lines.extend(each.iter().enumerate().take(SHOWN).map(|(i, s)| replica_line(i, s)));
     if SHOWN < each.len() {
         lines.push(format!("and {} more (--format json has all)", each.len() - SHOWN));

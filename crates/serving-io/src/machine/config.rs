@@ -183,15 +183,15 @@ impl<'a> Keys<'a> {
         })
     }
 
-    fn place(&self, key: &str) -> Box<Place> {
-        Box::new(Place::file(self.file).key(key))
+    fn place(&self, key: &str) -> Place {
+        Place::file(self.file).key(key)
     }
 
     /// An error about the value of a key.
     pub(super) fn refused(&self, key: &'static str, expected: &str) -> IoError {
         let found = self.get(key).map_or_else(String::new, |(_, v)| v.to_string());
         IoError::Value {
-            at: self.place(key),
+            at: Box::new(self.place(key)),
             found: format!("`{}`", shown(&found)),
             expected: expected.to_owned(),
         }
@@ -202,7 +202,7 @@ impl<'a> Keys<'a> {
         match value.as_u64().filter(|&n| n <= LARGEST) {
             Some(n) => Ok(Some(n)),
             None => Err(IoError::Value {
-                at: self.place(name),
+                at: Box::new(self.place(name)),
                 found: format!("`{}`", shown(&value.to_string())),
                 expected: format!("a whole number from 0 to {LARGEST}"),
             }),
@@ -215,7 +215,7 @@ impl<'a> Keys<'a> {
             Some(0) => Err(self.refused(key, "a whole number of at least 1")),
             Some(n) => Ok(n),
             None => Err(IoError::MissingKey {
-                at: self.place(key),
+                at: Box::new(self.place(key)),
                 expected: "a whole number of at least 1, as in a model's config.json",
             }),
         }
@@ -271,7 +271,7 @@ impl<'a> Keys<'a> {
             && value.is_array()
         {
             return Err(IoError::Value {
-                at: self.place(name),
+                at: Box::new(self.place(name)),
                 found: "a list".to_owned(),
                 expected: "one number: layers with different heads are not read".to_owned(),
             });
@@ -385,7 +385,7 @@ impl<'a> Keys<'a> {
         let Some(names) = names else { return Ok(None) };
         if names.len() as u64 != n {
             return Err(IoError::Value {
-                at: self.place(key),
+                at: Box::new(self.place(key)),
                 found: metrics_core::format::things(names.len() as u64, "layer"),
                 expected: format!("{n} as in `num_hidden_layers`"),
             });
@@ -401,7 +401,7 @@ impl<'a> Keys<'a> {
             "mamba" | "mamba2" => Ok(LayerKind::Mamba),
             "conv" | "recurrent" | "mlp" | "moe" => Ok(LayerKind::Other),
             other => Err(IoError::Value {
-                at: self.place(key),
+                at: Box::new(self.place(key)),
                 found: format!("`{}`", shown(other)),
                 expected: "full_attention, sliding_attention, chunked_attention, \
                            linear_attention, mamba or conv"

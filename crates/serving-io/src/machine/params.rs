@@ -275,14 +275,11 @@ impl Mixture {
                 (matrices, router + shared.map_or(0, |n| gated(u128::from(n))))
             }
         };
-        let every = match model_type {
-            "jamba" => {
-                (keys.need("expert_layer_period")?, keys.count("expert_layer_offset")?.unwrap_or(0))
-            }
-            _ => {
-                let step = keys.count("decoder_sparse_step")?.unwrap_or(1).max(1);
-                (step, step - 1)
-            }
+        let every = if model_type == "jamba" {
+            (keys.need("expert_layer_period")?, keys.count("expert_layer_offset")?.unwrap_or(0))
+        } else {
+            let step = keys.count("decoder_sparse_step")?.unwrap_or(1).max(1);
+            (step, step - 1)
         };
         Ok(Some(Self {
             each_layer,
