@@ -638,7 +638,8 @@ impl Skipping {
         if self.paged.as_ref().is_some_and(|p| !self.decodes.is_empty() || by_chunk(p)) {
             return 1;
         }
-        if !self.admitted.is_empty() || (self.all_prefill && !self.last_chunks.is_empty()) {
+        let moved = !self.admitted.is_empty() || !self.preempted.is_empty();
+        if moved || (self.all_prefill && !self.last_chunks.is_empty()) {
             return 1;
         }
         let mut steps = u64::MAX;
@@ -669,6 +670,7 @@ impl Skipping {
     pub fn apply(&mut self, stretch: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         let end = stretch.end;
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
+        self.note_left_out(stretch, requests);
         if let Some(paged) = &mut self.paged {
             paged.run(stretch, self.decode_clock, self.all_decode);
         }
@@ -729,6 +731,27 @@ impl Skipping {
             }
         }
         self.admitted = admitted;
+    }
+
+    /// Notes who is left out while others at the same stage are served. The batch is walked only
+    /// if somebody is.
+    fn note_left_out(&self, stretch: &Stretch, requests: &mut [Entry]) {
+        let (w, named) = (&stretch.work, (self.decodes.len() as u64, self.prefills.len() as u64));
+        let decodes = 0 < w.decodes && !self.all_decode && named.0 < self.decoding;
+        // Those who are admitted in this step prefill as well, and are not counted yet.
+        let prompts = 0 < w.prefills && !self.all_prefill && named.1 < self.prefilling;
+        let mut at = self.running_after(None).filter(|_| decodes || prompts);
+        while let Some(p) = at {
+            let here = match self.rows[p].phase {
+                Phase::Decode => decodes,
+                Phase::Chunks | Phase::LastChunk => prompts,
+                Phase::Waiting | Phase::Admitted | Phase::Done => false,
+            };
+            if here && !self.served(p) {
+                requests[p].left_out(stretch);
+            }
+            at = self.running_after(Some(p));
+        }
     }
 
     fn apply_decodes(&mut self, stretch: &Stretch, requests: &mut [Entry]) {

@@ -147,7 +147,10 @@ pub struct LedgerRow {
 /// The steps of a run as the ledger needs them: an [`Observer`] to run with.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
-    slices: Vec<Slice>,
+    /// Of each server of a fleet.
+    servers: Vec<Vec<Slice>>,
+    /// The server that runs now.
+    server: usize,
     /// Whether some step took no time at all, so that instants do not tell how many there were.
     timeless: bool,
 }
@@ -164,9 +167,16 @@ struct Slice {
 }
 
 impl Observer for Steps {
+    fn server(&mut self, server: usize) {
+        self.server = server;
+    }
+
     fn stretch(&mut self, s: &Stretch) {
         self.timeless |= s.time.first == Ticks::ZERO;
-        self.slices.push(Slice {
+        if self.servers.len() <= self.server {
+            self.servers.resize_with(self.server + 1, Vec::new);
+        }
+        self.servers[self.server].push(Slice {
             start: s.start,
             end: s.end,
             time: s.time,
@@ -236,9 +246,11 @@ impl Ledger {
         for (position, (request, record)) in requests.enumerate() {
             let detail = details.next_if(|d| d.position == position).unwrap_or(&none);
             let Some(instants) = Instants::of(request, record) else { continue };
+            let server = result.servers().get(position).copied().unwrap_or_default();
+            let slices = steps.servers.get(server).map(Vec::as_slice).unwrap_or_default();
             let mut book = Book {
-                steps: &steps.slices,
-                next: steps.slices.partition_point(|s| s.end <= instants.scheduled),
+                steps: slices,
+                next: slices.partition_point(|s| s.end <= instants.scheduled),
                 step_time,
                 context: request.input_tokens + 1,
                 tokens: 1,
@@ -360,7 +372,7 @@ impl<T: StepTime> Book<'_, T> {
                 self.plain(Account::Preempted, now, back)?;
                 now = back;
                 let end = stalls.peek().map_or(at.last_token, |next| next.from);
-                let end = stall.caught_up.map_or(end, |caught_up| caught_up.min(end));
+                let end = stall.recomputed.map_or(end, |recomputed| recomputed.min(end));
                 while now < end {
                     let to = if let Some(span) = held.next_if(|h| h.from <= now) {
                         self.plain(Account::HeldBack, now, span.to)?;

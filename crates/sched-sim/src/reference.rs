@@ -335,6 +335,14 @@ impl Plain {
         let used = self.used();
         self.kv.used_time += step.duration().0 * u128::from(used);
         self.kv.used_max = self.kv.used_max.max(used);
+        for row in self.rows.iter().filter(|r| !r.served) {
+            let stage = row.is_decoding();
+            // A chunk has tokens; a decode has none here.
+            let same = |r: &Row| r.served && (r.tokens == 0) == stage;
+            if self.rows.iter().any(same) {
+                requests[row.position].left_out(step);
+            }
+        }
         for row in &mut self.rows[self.old..] {
             self.kv.recomputed_tokens += requests[row.position].scheduled(step.start);
         }

@@ -64,6 +64,15 @@ impl Entry {
     /// All that it knows is computed.
     pub fn prompt_done(&mut self, at: Ticks) {
         self.record.prompt_done = self.record.prompt_done().unwrap_or(at);
+        if let Some(stall) = self.stalls.last_mut() {
+            stall.recomputed.get_or_insert(at);
+        }
+    }
+
+    /// It is in the batch, and a step or stretch goes on without it while others get tokens that
+    /// are at the same stage.
+    pub fn left_out(&mut self, stretch: &Stretch) {
+        Span::add(&mut self.held, stretch.start, stretch.end);
     }
 
     /// It is in the batch from now on; how many tokens have to be computed once more.
@@ -312,6 +321,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             stalls.push(Stall {
                 from,
                 readmitted: None,
+                recomputed: None,
                 caught_up: None,
                 lost_tokens,
                 hit_tokens: 0,
@@ -335,9 +345,11 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         if let Some(max) = max_steps {
             steps = steps.min(max - self.clock.statistics.steps);
         }
-        let arrivals = arrivals || self.pending.may_leave();
+        let departure = self.next_departure();
+        // Whoever arrives waits together with those who leave later in the stretch.
+        let arrivals = arrivals || self.pending.may_leave() || departure.is_some();
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
-        for event in [arrival, self.next_departure(), stop].into_iter().flatten() {
+        for event in [arrival, departure, stop].into_iter().flatten() {
             if let Some(gap) = event.since(self.clock.now)
                 && 1 < steps
             {

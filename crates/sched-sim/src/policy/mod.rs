@@ -34,7 +34,8 @@ use crate::step_time::StepWork;
 /// It says: asked again at the start of each of the next `steps` steps, the policy would do the
 /// very same operations with the same numbers, as long as until then no request finishes, none
 /// completes its prompt, none has less than a whole chunk left and, if `arrivals` is set, none
-/// arrives. A decision that admits a request, or serves a last partial chunk, never repeats.
+/// arrives. A decision that admits or preempts a request, or serves a last partial chunk, never
+/// repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Horizon {
     /// Steps with this decision, this one included.

@@ -494,6 +494,7 @@ impl<T: StepTime> VllmReplica<T> {
                 entry.stalls.push(Stall {
                     from: *start,
                     readmitted: None,
+                    recomputed: None,
                     caught_up: None,
                     lost_tokens,
                     hit_tokens: 0,
@@ -528,6 +529,7 @@ impl<T: StepTime> VllmReplica<T> {
                 if let Some(entry) = self.entry(row.id)
                     && let Some(stall) = entry.stalls.last_mut()
                 {
+                    stall.recomputed.get_or_insert(*end);
                     stall.caught_up.get_or_insert(*end);
                 }
             }

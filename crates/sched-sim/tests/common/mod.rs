@@ -6,8 +6,9 @@
 use proptest::prelude::*;
 use sched_sim::server::{Books, Job, Server};
 use sched_sim::{
-    Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, Policy, Result, RunLimits, RunResult,
-    Simulation, Stage, Step, StepTime, Ticks, Workload, WorkloadRequest,
+    Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, Orca, Order, Policy,
+    PrefillFirst, Result, RunLimits, RunResult, Sarathi, ServerSettings, SgLang, Simulation, Stage,
+    StaticBatch, Step, StepTime, Ticks, Workload, WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -277,4 +278,50 @@ impl Policy for Moody {
         }
         Ok(())
     }
+}
+
+/// One of the policies, with limits from tight to plenty.
+pub fn policy() -> impl Strategy<Value = (usize, u64, u64)> {
+    let seqs = prop_oneof![3 => 1_u64..6, 2 => 6_u64..64];
+    let tokens = prop_oneof![1 => 1_u64..4, 3 => 4_u64..300, 2 => 300_u64..30_000];
+    (0_usize..6, seqs, tokens)
+}
+
+/// The policy with these limits.
+pub fn make((kind, seqs, tokens): (usize, u64, u64)) -> Box<dyn Policy> {
+    match kind {
+        0 => Box::new(DecodeFirst::new(seqs, tokens).unwrap()),
+        1 => Box::new(PrefillFirst::new(seqs, tokens).unwrap()),
+        2 => Box::new(Sarathi::new(seqs, tokens).unwrap()),
+        3 => Box::new(Orca::new(seqs).unwrap()),
+        4 => Box::new(StaticBatch::new(seqs).unwrap()),
+        _ => Box::new(SgLang::new(seqs, tokens).unwrap()),
+    }
+}
+
+/// No bound, or a pool from a few requests to many; blocks from a token to a page.
+pub fn settings() -> impl Strategy<Value = ServerSettings> {
+    let order = prop_oneof![
+        2 => Just(Order::Fcfs),
+        1 => Just(Order::ShortestJob),
+        1 => Just(Order::Priority)
+    ];
+    let size = prop_oneof![Just(1_u64), Just(4), Just(16), Just(17), Just(256)];
+    let tokens = prop_oneof![2 => 20_u64..600, 2 => 600_u64..5000, 1 => 5000_u64..100_000];
+    let kv = prop_oneof![
+        1 => Just(None),
+        4 => (size, tokens).prop_map(|(size, tokens)| {
+            Some(KvPool::new(tokens.div_ceil(size), size).unwrap())
+        }),
+    ];
+    let waiting = prop_oneof![3 => Just(None), 1 => (0_u64..8).prop_map(Some)];
+    let tokens = prop_oneof![3 => Just(None), 1 => (0_u64..2000).prop_map(Some)];
+    (order, kv, waiting, tokens).prop_map(|(order, kv, waiting, tokens)| {
+        let mut settings = ServerSettings::default();
+        settings.order = order;
+        settings.kv = kv;
+        settings.max_waiting = waiting;
+        settings.max_waiting_tokens = tokens;
+        settings
+    })
 }
