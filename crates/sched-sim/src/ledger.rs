@@ -2,8 +2,8 @@
 //!
 //! A latency says how long; the ledger says on what. It is computed after a run, from the instants
 //! of each request and the steps that ran meanwhile, so that it costs nothing where nobody asks.
-//! Time that two accounts could claim goes to the first in this order: preempted, recomputing, held
-//! back, and then the stage that the request was in. So the accounts of a request add up to its
+//! Time that two accounts could claim goes to the first in this order: swap, preempted, recomputing,
+//! held back, and then the stage that the request was in. So the accounts of a request add up to its
 //! TTFT and to its E2E exactly, in attoseconds.
 
 use crate::error::{Result, SimError};
@@ -33,11 +33,13 @@ pub enum Account {
     Preempted,
     /// Steps from then until all its known tokens were computed again.
     Recompute,
+    /// Its KV moved out when it was preempted, and back.
+    Swap,
 }
 
 impl Account {
     /// All accounts, in the order in which a request meets them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Admission,
         Self::OwnPrefill,
         Self::HeldBack,
@@ -46,6 +48,7 @@ impl Account {
         Self::Interference,
         Self::Preempted,
         Self::Recompute,
+        Self::Swap,
     ];
 
     /// Its name in JSON and tables.
@@ -60,6 +63,7 @@ impl Account {
             Self::Interference => "interference",
             Self::Preempted => "preempted",
             Self::Recompute => "recompute",
+            Self::Swap => "swap",
         }
     }
 
@@ -75,6 +79,7 @@ impl Account {
             Self::Interference => ("others in its decode steps", "decode 步中其他请求的开销"),
             Self::Preempted => ("being preempted", "被抢占"),
             Self::Recompute => ("computing lost KV again", "重新计算丢失的 KV"),
+            Self::Swap => ("moving its KV out and back", "KV 换出与换入"),
         }
     }
 }
@@ -370,6 +375,11 @@ impl<T: StepTime> Book<'_, T> {
             if let Some(stall) = stalls.next_if(|s| s.from <= now) {
                 let back = stall.readmitted?;
                 self.plain(Account::Preempted, now, back)?;
+                // The two steps in which it moved are booked whole, the second as a decode.
+                let swap = stall.swap_time.0.cast_signed();
+                self.accounts.add(Account::Swap, 2 * swap);
+                self.accounts.add(Account::Preempted, -swap);
+                self.accounts.add(Account::Interference, -swap);
                 now = back;
                 let end = stalls.peek().map_or(at.last_token, |next| next.from);
                 let end = stall.recomputed.map_or(end, |recomputed| recomputed.min(end));

@@ -62,7 +62,7 @@ pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};
 pub use ledger::{Account, Accounts, Ledger, LedgerRow, Steps, Tail};
 pub use load::{LoadLevel, OfferedLoad};
-pub use memory::{KvPool, Order, Reserve, ServerSettings};
+pub use memory::{KvPool, Order, Preemption, Reserve, ServerSettings};
 pub use policy::{DecodeFirst, Horizon, Orca, Policy, PrefillFirst, Sarathi, SgLang, StaticBatch};
 pub use replica::Replica;
 pub use request::Stage;

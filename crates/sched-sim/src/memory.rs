@@ -7,6 +7,7 @@
 use crate::error::Result;
 use crate::policy::{at_most, limit};
 use crate::replica::Entry;
+use crate::time::Ticks;
 
 /// The KV blocks of a server.
 ///
@@ -120,6 +121,56 @@ impl std::str::FromStr for Order {
                 text: text.to_owned(),
                 expected: "fcfs, sjf or priority".to_owned(),
             })
+    }
+}
+
+/// What becomes of the KV of a request that decodes and is preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preemption {
+    /// It is lost, and computed again: everything that the request knows is prefilled.
+    #[default]
+    Recompute,
+    /// It moves out, and back when the request returns, so long for each token and direction. The
+    /// step in which it moves waits for it, and with it everybody who is in that step.
+    Swap {
+        /// Bytes of a token's KV over the bandwidth, at most [`Preemption::LONGEST`].
+        per_token: Ticks,
+    },
+}
+
+impl Preemption {
+    /// The longest time to move the KV of one token.
+    pub const LONGEST: Ticks = Ticks::SECOND;
+
+    /// That the time is in range.
+    pub(crate) fn check(self) -> Result<Self> {
+        match self {
+            Self::Swap { per_token } if Self::LONGEST < per_token => {
+                Err(crate::SimError::Coefficient {
+                    input: "swap_time",
+                    max: Self::LONGEST,
+                    value: per_token,
+                })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// How long the KV of so many tokens moves one way, which is not in a step's own time.
+    pub(crate) fn move_time(self, tokens: u64) -> Ticks {
+        match self {
+            Self::Recompute => Ticks::ZERO,
+            Self::Swap { per_token } => Ticks(per_token.0 * u128::from(tokens)),
+        }
+    }
+}
+
+impl std::fmt::Display for Preemption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Recompute => f.pad("recompute"),
+            Self::Swap { per_token } => f.pad(&format!("swap {}/token", per_token.compact())),
+        }
     }
 }
 

@@ -69,6 +69,14 @@ impl Entry {
         }
     }
 
+    /// Its KV is back, and nothing is computed again.
+    pub fn returned(&mut self, at: Ticks) {
+        self.scheduled(at);
+        if let Some(stall) = self.stalls.last_mut() {
+            stall.recomputed.get_or_insert(at);
+        }
+    }
+
     /// It is in the batch, and a step or stretch goes on without it while others get tokens that
     /// are at the same stage.
     pub fn left_out(&mut self, stretch: &Stretch) {
@@ -100,6 +108,16 @@ impl Entry {
             held: std::mem::take(&mut self.held),
         }
     }
+}
+
+/// A request that a decision took out of the batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preempted {
+    pub position: u32,
+    /// Tokens whose KV is lost.
+    pub lost: u64,
+    /// Tokens whose KV moves out.
+    pub moved: u64,
 }
 
 /// Requests that are in the same list of positions for the server and its engine.
@@ -139,6 +157,7 @@ pub struct Replica<P, T> {
     finished: Vec<Position>,
     preemptions: u64,
     preempted_requests: u64,
+    swapped_tokens: u64,
     end: Option<RunEnd>,
 }
 
@@ -184,6 +203,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             finished: Vec::new(),
             preemptions: 0,
             preempted_requests: 0,
+            swapped_tokens: 0,
             end: None,
         }
     }
@@ -279,6 +299,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             inside,
             max_num_seqs: self.max_num_seqs,
             order: self.settings.order,
+            preemption: self.policy.preemption(),
             at,
             number: self.clock.statistics.steps + 1,
         };
@@ -297,6 +318,10 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             }
             Engine::Plain(_) => (1, StretchTime::one(self.step_time.step(&work))),
         };
+        let moved = on!(&mut self.engine, b => b.take_moved());
+        let moving = self.policy.preemption().move_time(moved);
+        // A step in which KV moves is a stretch of its own.
+        let time = if moved > 0 { StretchTime::one(time.first.after(moving)) } else { time };
         let steps = self.until_something_comes(steps, &time, horizon.arrivals, cut);
         self.flight = Some(Stretch {
             start: at,
@@ -314,9 +339,10 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     fn note_preemptions(&mut self) -> bool {
         let from = self.clock.now;
         let preempted = on!(&self.engine, b => b.preempted());
-        for &(position, lost_tokens) in preempted {
+        for &Preempted { position, lost: lost_tokens, moved } in preempted {
             let stalls = &mut self.requests[position as usize].stalls;
             self.preemptions += 1;
+            self.swapped_tokens += moved;
             self.preempted_requests += u64::from(stalls.is_empty());
             stalls.push(Stall {
                 from,
@@ -325,6 +351,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
                 caught_up: None,
                 lost_tokens,
                 hit_tokens: 0,
+                swap_time: self.policy.preemption().move_time(moved),
             });
         }
         !preempted.is_empty()
@@ -581,6 +608,7 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
         statistics.kv = on!(&self.engine, b => b.kv()).map(|(kv, _)| KvStatistics {
             preemptions: self.preemptions,
             preempted_requests: self.preempted_requests,
+            swapped_tokens: self.swapped_tokens,
             ..kv
         });
         statistics

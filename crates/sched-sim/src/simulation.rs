@@ -150,6 +150,9 @@ pub struct Stall {
     pub lost_tokens: u64,
     /// Known tokens that the prefix cache still held when it was admitted again.
     pub hit_tokens: u64,
+    /// How long its KV moved out at the start of the step that went on without it, and moved back
+    /// at the start of the one that it was in again; zero if it was lost.
+    pub swap_time: Ticks,
 }
 
 impl Stall {

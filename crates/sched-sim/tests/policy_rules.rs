@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use sched_sim::server::Rejection;
 use sched_sim::{
-    Affine, KvPool, Orca, Order, Policy, PrefillFirst, RunEnd, Sarathi, ServerSettings, SgLang,
-    Simulation, StaticBatch, Workload, WorkloadRequest,
+    Affine, KvPool, Orca, Order, Policy, Preemption, PrefillFirst, RunEnd, Sarathi, ServerSettings,
+    SgLang, Simulation, StaticBatch, Workload, WorkloadRequest,
 };
 
 /// A pool of so many blocks of so many tokens, first come, first served.
@@ -109,6 +109,33 @@ fn out_of_blocks_the_last_to_arrive_computes_everything_again() {
         0: starts 0, first token 74, last 167; out from 74 to 104, loses 32\n\
         1: starts 0, first token 74, last 104\n";
     assert_eq!(run(PrefillFirst::new(8, 100).unwrap(), settings, &rows), expected);
+}
+
+/// The same with 0.5 ms to move the KV of a token: the later one stores 32 tokens, so that its KV
+/// moves out for 16 ms of the step that begins at 74 and ends at 74 + 16 + 10 = 100. The first is
+/// done at 120. The step that begins then waits 16 ms for the KV to move back, and ends at 146.
+#[test]
+fn swapped_out_it_comes_back_and_computes_nothing_again() {
+    let rows = [(0, 32, 4), (0, 32, 4)];
+    let swap = Preemption::Swap { per_token: "500us".parse().unwrap() };
+    let expected = "\
+        0: starts 0, first token 74, last 120\n\
+        1: starts 0, first token 74, last 166; out from 74 to 120, loses 0\n";
+    let policy = PrefillFirst::new(8, 100).unwrap().with_preemption(swap).unwrap();
+    assert_eq!(run(policy, pool(5, 16), &rows), expected);
+    let policy = Sarathi::new(8, 100).unwrap().with_preemption(swap).unwrap();
+    assert_eq!(run(policy, pool(5, 16), &rows), expected);
+    // No prompt passes by whoever is swapped out: a third one of one block, which would fit from
+    // 100 on, starts when the second is back.
+    let rows = [(0, 32, 4), (0, 32, 4), (80, 10, 1)];
+    let text = run(policy, pool(5, 16), &rows);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[1], "1: starts 0, first token 74, last 176; out from 74 to 120, loses 0");
+    assert_eq!(lines[2], "2: starts 120, first token 156, last 156");
+    // A token may take a second at most.
+    let swap = Preemption::Swap { per_token: "1.1s".parse().unwrap() };
+    let error = PrefillFirst::new(8, 100).unwrap().with_preemption(swap).unwrap_err();
+    insta::assert_snapshot!(error, @"swap_time must be at most 1s, got 1.1s");
 }
 
 /// A budget of 20 tokens with the decodes. 0–20: the prompt of 0 (10 tokens) and 10 of 1: 30 ms, so

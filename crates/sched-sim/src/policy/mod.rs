@@ -25,7 +25,7 @@ pub use sglang::SgLang;
 pub use r#static::StaticBatch;
 
 use crate::error::Result;
-use crate::memory::Reserve;
+use crate::memory::{Preemption, Reserve};
 use crate::step::Step;
 use crate::step_time::StepWork;
 
@@ -80,6 +80,11 @@ pub trait Policy {
         0
     }
 
+    /// What becomes of the KV of a decode that it preempts; by default it is lost.
+    fn preemption(&self) -> Preemption {
+        Preemption::Recompute
+    }
+
     /// Takes note of steps that have run: so many, each with this work or as it ages. A policy
     /// that remembers something of its past changes it here, never in [`fill`](Self::fill), which
     /// may be asked again.
@@ -131,6 +136,10 @@ impl<P: Policy + ?Sized> Policy for &mut P {
         (**self).watermark_percent()
     }
 
+    fn preemption(&self) -> Preemption {
+        (**self).preemption()
+    }
+
     fn ran(&mut self, work: &StepWork, steps: u64) {
         (**self).ran(work, steps);
     }
@@ -167,6 +176,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn watermark_percent(&self) -> u64 {
         (**self).watermark_percent()
+    }
+
+    fn preemption(&self) -> Preemption {
+        (**self).preemption()
     }
 
     fn ran(&mut self, work: &StepWork, steps: u64) {

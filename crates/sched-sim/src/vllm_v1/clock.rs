@@ -498,6 +498,7 @@ impl<T: StepTime> VllmReplica<T> {
                     caught_up: None,
                     lost_tokens,
                     hit_tokens: 0,
+                    swap_time: Ticks::ZERO,
                 });
                 self.in_batch -= 1;
                 self.kv.preempted_requests += u64::from(first);

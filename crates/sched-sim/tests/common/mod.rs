@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use sched_sim::server::{Books, Job, Server};
 use sched_sim::{
     Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, Orca, Order, Policy,
-    PrefillFirst, Result, RunLimits, RunResult, Sarathi, ServerSettings, SgLang, Simulation, Stage,
-    StaticBatch, Step, StepTime, Ticks, Workload, WorkloadRequest,
+    Preemption, PrefillFirst, Result, RunLimits, RunResult, Sarathi, ServerSettings, SgLang,
+    Simulation, Stage, StaticBatch, Step, StepTime, Ticks, Workload, WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -284,8 +284,11 @@ impl Policy for Moody {
 pub fn policy() -> impl Strategy<Value = (usize, u64, u64)> {
     let seqs = prop_oneof![3 => 1_u64..6, 2 => 6_u64..64];
     let tokens = prop_oneof![1 => 1_u64..4, 3 => 4_u64..300, 2 => 300_u64..30_000];
-    (0_usize..6, seqs, tokens)
+    (0_usize..8, seqs, tokens)
 }
+
+/// KV of a token moves for a microsecond.
+const SWAP: Preemption = Preemption::Swap { per_token: Ticks::from_nanoseconds(1000) };
 
 /// The policy with these limits.
 pub fn make((kind, seqs, tokens): (usize, u64, u64)) -> Box<dyn Policy> {
@@ -295,6 +298,8 @@ pub fn make((kind, seqs, tokens): (usize, u64, u64)) -> Box<dyn Policy> {
         2 => Box::new(Sarathi::new(seqs, tokens).unwrap()),
         3 => Box::new(Orca::new(seqs).unwrap()),
         4 => Box::new(StaticBatch::new(seqs).unwrap()),
+        6 => Box::new(PrefillFirst::new(seqs, tokens).unwrap().with_preemption(SWAP).unwrap()),
+        7 => Box::new(Sarathi::new(seqs, tokens).unwrap().with_preemption(SWAP).unwrap()),
         _ => Box::new(SgLang::new(seqs, tokens).unwrap()),
     }
 }
