@@ -19,8 +19,8 @@ use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::workload::WorkloadSpec;
 use sched_sim::{
-    DecodeFirst, OfferedLoad, Order, Policy, Preemption, RateScale, RequestDetail, RunEnd, RunLimits,
-    RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
+    DecodeFirst, OfferedLoad, Order, Policy, Preemption, RateScale, RequestDetail, RunEnd,
+    RunLimits, RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
 };
 use serving_io::engine::{EngineOptions, Machine};
 use serving_io::policy::{ServerOptions, may_swap, named, takes_chunk};
@@ -499,7 +499,9 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     }
     let preempts = |s: &Setting| may_swap(&s.policy) && s.server.kv_blocks.is_some();
     if !servers.preemptions.is_empty() && !any(&preempts) {
-        bail!("--preemption: is for prefill-first and sarathi, and says nothing without --kv-blocks");
+        bail!(
+            "--preemption: is for prefill-first and sarathi, and says nothing without --kv-blocks"
+        );
     }
     if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || s.policy == "prefill-first") {
         bail!("--max-num-batched-tokens: is for prefill-first and {VLLM_V1}");
@@ -537,7 +539,9 @@ fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemptio
                     anyhow!("--preemption: swap needs --swap-time, such as 1us/token")
                 })?;
                 let time = time.strip_suffix("/token").ok_or_else(|| {
-                    anyhow!("--swap-time: expected a time per token, such as 1us/token, got `{time}`")
+                    anyhow!(
+                        "--swap-time: expected a time per token, such as 1us/token, got `{time}`"
+                    )
                 })?;
                 let per_token = time.parse().map_err(|e| anyhow!("--swap-time: {e}"))?;
                 Preemption::Swap { per_token }

@@ -110,9 +110,9 @@ pub fn named(
         "prefill-first" => boxed(
             PrefillFirst::new(max_num_seqs, tokens).and_then(|p| p.with_preemption(preemption)),
         ),
-        "sarathi" => boxed(
-            Sarathi::new(max_num_seqs, chunk).and_then(|p| p.with_preemption(preemption)),
-        ),
+        "sarathi" => {
+            boxed(Sarathi::new(max_num_seqs, chunk).and_then(|p| p.with_preemption(preemption)))
+        }
         "orca" => boxed(Orca::new(max_num_seqs)),
         "static" => boxed(StaticBatch::new(max_num_seqs)),
         "sglang" => boxed(SgLang::new(max_num_seqs, chunk)),
