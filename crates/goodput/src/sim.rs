@@ -19,8 +19,9 @@ use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::workload::WorkloadSpec;
 use sched_sim::{
-    DecodeFirst, OfferedLoad, Order, Policy, Preemption, RateScale, RequestDetail, RunEnd,
-    RunLimits, RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
+    AdmissionRule, DecodeFirst, OfferedLoad, Order, Policy, Preemption, RateScale, RequestDetail,
+    RunEnd, RunLimits, RunResult, RunStatistics, Simulation, StepTime, Ticks, TokenBucket,
+    Workload,
 };
 use serving_io::engine::{EngineOptions, Machine};
 use serving_io::policy::{ServerOptions, may_swap, named, takes_chunk};
@@ -130,6 +131,14 @@ pub struct Arguments {
     /// Refuse who arrives when with its prompt more tokens than this would wait; not for vllm-v1.
     #[arg(long, value_name = "TOKENS")]
     max_waiting_tokens: Option<u64>,
+    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20; not
+    /// for vllm-v1.
+    #[arg(long, value_name = "RATE,burst=N")]
+    token_bucket: Option<TokenBucket>,
+    /// Refuse who arrives unless queue, KV cache and P99 of TTFT have room, such as
+    /// queue=16,kv=0.9,slo=500ms,window=30s; not for vllm-v1.
+    #[arg(long, value_name = "LIMITS")]
+    admission_rule: Option<AdmissionRule>,
     /// Start no step after this much simulated time; the run is then truncated.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
@@ -490,9 +499,16 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             );
         }
     }
-    let refuses = arguments.max_waiting.is_some() || arguments.max_waiting_tokens.is_some();
-    if refuses && any(&Setting::is_vllm) {
-        bail!("--max-waiting, --max-waiting-tokens: are not for {VLLM_V1}");
+    let refusals = [
+        ("--max-waiting", arguments.max_waiting.is_some()),
+        ("--max-waiting-tokens", arguments.max_waiting_tokens.is_some()),
+        ("--token-bucket", arguments.token_bucket.is_some()),
+        ("--admission-rule", arguments.admission_rule.is_some()),
+    ];
+    if let Some((option, _)) = refusals.into_iter().find(|(_, given)| *given)
+        && any(&Setting::is_vllm)
+    {
+        bail!("{option}: is not for {VLLM_V1}");
     }
     if !servers.block_size.is_empty() && !any(&|s| s.is_vllm() || s.server.kv_blocks.is_some()) {
         bail!("--block-size: says nothing without --kv-blocks");
@@ -709,6 +725,8 @@ fn simulate(
         let mut server = setting.server.settings()?;
         server.max_waiting = arguments.max_waiting;
         server.max_waiting_tokens = arguments.max_waiting_tokens;
+        server.bucket = arguments.token_bucket;
+        server.rule = arguments.admission_rule;
         let policy = || {
             let (name, seqs) = (&setting.policy, setting.max_num_seqs);
             named(name, seqs, setting.chunk, &setting.server)
@@ -724,8 +742,7 @@ fn simulate(
             if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
         remarks.extend(rejections(&result, workload, ""));
         // What a server can do at most, whoever it refuses.
-        let mut open = server;
-        (open.max_waiting, open.max_waiting_tokens) = (None, None);
+        let open = server.open();
         (result, OfferedLoad::of_server(workload, policy()?, open, cost.inner())?)
     };
     let timelines = result.timelines()?;

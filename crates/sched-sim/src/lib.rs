@@ -29,6 +29,7 @@
 //! # Ok::<(), sched_sim::SimError>(())
 //! ```
 
+pub mod admission;
 pub mod drive;
 pub mod engine;
 pub mod error;
@@ -57,6 +58,7 @@ mod two_regime;
 pub mod vllm_v1;
 pub mod workload;
 
+pub use admission::{AdmissionRule, Shut, TokenBucket};
 pub use error::{Refusal, Result, SimError};
 pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};

@@ -4,6 +4,7 @@
 //! of them, and blocks used + free = total after every step. A decode needs a block when its last
 //! one is full. `vllm-v1` keeps blocks by name, in [`kv_cache`](crate::kv_cache).
 
+use crate::admission::{AdmissionRule, TokenBucket};
 use crate::error::Result;
 use crate::policy::{at_most, limit};
 use crate::replica::Entry;
@@ -176,7 +177,7 @@ impl std::fmt::Display for Preemption {
 
 /// What a server has besides its policy; by default no bound on KV memory, first come first served,
 /// and nobody refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ServerSettings {
     /// Who is next in the queue.
@@ -188,12 +189,29 @@ pub struct ServerSettings {
     /// Most tokens that those who wait have to prefill, the one who arrives included. None: any
     /// number.
     pub max_waiting_tokens: Option<u64>,
+    /// What else refuses who arrives. None: nothing.
+    pub rule: Option<AdmissionRule>,
+    /// Permits, of which everybody takes one whom nothing else refuses. None: as many as are asked
+    /// for.
+    pub bucket: Option<TokenBucket>,
 }
 
 impl ServerSettings {
     /// No bound on KV memory, first come first served, nobody refused.
-    pub const DEFAULT: Self =
-        Self { order: Order::Fcfs, kv: None, max_waiting: None, max_waiting_tokens: None };
+    pub const DEFAULT: Self = Self {
+        order: Order::Fcfs,
+        kv: None,
+        max_waiting: None,
+        max_waiting_tokens: None,
+        rule: None,
+        bucket: None,
+    };
+
+    /// The same server, which refuses nobody who could end.
+    #[must_use]
+    pub const fn open(self) -> Self {
+        Self { order: self.order, kv: self.kv, ..Self::DEFAULT }
+    }
 }
 
 /// The pool with the rules of a policy for it.

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::admission::{Door, Permits};
 use crate::engine::Skipping;
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
@@ -158,6 +159,8 @@ pub struct Replica<P, T> {
     preemptions: u64,
     preempted_requests: u64,
     swapped_tokens: u64,
+    door: Option<Door>,
+    permits: Option<Permits>,
     end: Option<RunEnd>,
 }
 
@@ -204,6 +207,8 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             preemptions: 0,
             preempted_requests: 0,
             swapped_tokens: 0,
+            door: settings.rule.map(Door::new),
+            permits: settings.bucket.map(Permits::new),
             end: None,
         }
     }
@@ -374,7 +379,9 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         }
         let departure = self.next_departure();
         // Whoever arrives waits together with those who leave later in the stretch.
-        let arrivals = arrivals || self.pending.may_leave() || departure.is_some();
+        // The door looks at the KV cache as it is when somebody arrives.
+        let seen = departure.is_some() || self.door.is_some();
+        let arrivals = arrivals || self.pending.may_leave() || seen;
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
         for event in [arrival, departure, stop].into_iter().flatten() {
             if let Some(gap) = event.since(self.clock.now)
@@ -402,7 +409,11 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             let entry = &mut self.requests[position as usize];
             entry.record.last_token = stretch.end;
             let progress = entry.progress(entry.input, entry.output);
-            self.leave(position, Over::new(progress, stretch.end, Ending::Completed));
+            let over = Over::new(progress, stretch.end, Ending::Completed);
+            if let Some(door) = &mut self.door {
+                door.completed(&over);
+            }
+            self.leave(position, over);
         }
         self.finished = finished;
     }
@@ -443,7 +454,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     }
 
     /// Why a request that arrives now is refused, if it is.
-    fn refusal(&self, entry: &Entry) -> Option<Rejection> {
+    fn refusal(&mut self, entry: &Entry) -> Option<Rejection> {
         let id = entry.id;
         if let Some(memory) = on!(&self.engine, b => b.memory()) {
             let (needed, max) = (memory.most(entry), memory.largest());
@@ -456,8 +467,18 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             return Some(Rejection::QueueFull { id, waiting, max });
         }
         let tokens = entry.input + on!(&self.engine, b => b.waiting_tokens());
-        let max = self.settings.max_waiting_tokens.filter(|&max| max < tokens)?;
-        Some(Rejection::QueueTokens { id, tokens, max })
+        if let Some(max) = self.settings.max_waiting_tokens.filter(|&max| max < tokens) {
+            return Some(Rejection::QueueTokens { id, tokens, max });
+        }
+        if let Some(door) = &mut self.door {
+            let kv = on!(&self.engine, b => b.kv());
+            let used = kv.map_or(0.0, |(kv, used)| used as f64 / kv.blocks as f64);
+            if let Some(shut) = door.shut(self.clock.now, waiting, used) {
+                return Some(Rejection::Shut { id, shut });
+            }
+        }
+        let permit = self.permits.as_mut().is_none_or(|permits| permits.take(entry.arrival));
+        (!permit).then_some(Rejection::NoPermit { id })
     }
 
     /// The first departure of a request that is inside.

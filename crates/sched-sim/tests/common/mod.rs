@@ -6,9 +6,10 @@
 use proptest::prelude::*;
 use sched_sim::server::{Books, Job, Server};
 use sched_sim::{
-    Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, Orca, Order, Policy,
-    Preemption, PrefillFirst, Result, RunLimits, RunResult, Sarathi, ServerSettings, SgLang,
-    Simulation, Stage, StaticBatch, Step, StepTime, Ticks, Workload, WorkloadRequest,
+    AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, Orca, Order,
+    Policy, Preemption, PrefillFirst, Result, RunLimits, RunResult, Sarathi, ServerSettings,
+    SgLang, Simulation, Stage, StaticBatch, Step, StepTime, Ticks, TokenBucket, Workload,
+    WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -321,12 +322,18 @@ pub fn settings() -> impl Strategy<Value = ServerSettings> {
     ];
     let waiting = prop_oneof![3 => Just(None), 1 => (0_u64..8).prop_map(Some)];
     let tokens = prop_oneof![3 => Just(None), 1 => (0_u64..2000).prop_map(Some)];
-    (order, kv, waiting, tokens).prop_map(|(order, kv, waiting, tokens)| {
+    let ms = |range| (range, 0_u64..1).prop_map(|(ms, _)| Ticks::from_nanoseconds(ms * 1_000_000));
+    let rule = (1_u64..10, 0.0_f64..=1.0, ms(1_u64..5000), ms(1_u64..60_000))
+        .prop_map(|(queue, kv, slo, window)| AdmissionRule::new(queue, kv, slo, window).unwrap());
+    let bucket = (ms(1_u64..3000), 1_u64..5).prop_map(|(t, n)| TokenBucket::new(t, n).unwrap());
+    let doors = (prop::option::weighted(0.15, rule), prop::option::weighted(0.15, bucket));
+    (order, kv, waiting, tokens, doors).prop_map(|(order, kv, waiting, tokens, doors)| {
         let mut settings = ServerSettings::default();
         settings.order = order;
         settings.kv = kv;
         settings.max_waiting = waiting;
         settings.max_waiting_tokens = tokens;
+        (settings.rule, settings.bucket) = doors;
         settings
     })
 }
