@@ -9,6 +9,7 @@ use std::str::FromStr;
 use metrics_core::admission::{SLO_SHARE, admit};
 use metrics_core::grammar;
 use metrics_core::summary::{PercentileMethod, percentile_by};
+use metrics_core::units::RequestsPerSecond;
 
 use crate::error::{Result, SimError};
 use crate::policy::limit;
@@ -61,7 +62,7 @@ impl FromStr for TokenBucket {
         const WHAT: &str = "token bucket";
         let read = Parameters::read(WHAT, text, text, &["rate", "burst"])?;
         let rate = read.get("rate").and_then(|rate| grammar::rate(rate).ok());
-        let Some(rate) = rate.map(|rate| rate.get()).filter(|&rate| 0.0 < rate) else {
+        let Some(rate) = rate.map(RequestsPerSecond::get).filter(|&rate| 0.0 < rate) else {
             let expected = "a rate above 0, such as 10/s".to_owned();
             return Err(SimError::Grammar { what: WHAT, text: text.to_owned(), expected });
         };
@@ -205,6 +206,7 @@ impl Door {
             self.recent.pop_front();
         }
         let ttft: Vec<f64> = self.recent.iter().map(|&(_, ttft)| ttft).collect();
+        // An error is that of an empty list: nothing says that it is slow.
         let p99 = percentile_by(&ttft, 0.99, PercentileMethod::NearestRank).unwrap_or_default();
         let seconds = metrics_core::Seconds::new;
         let open = seconds(p99).and_then(|p99| {

@@ -89,6 +89,7 @@ struct Row {
 type Agenda = BinaryHeap<Reverse<(u64, u32)>>;
 
 /// The batch of the skipping engine.
+#[expect(clippy::struct_excessive_bools, reason = "two of the server, two of the step")]
 pub(crate) struct Skipping {
     emits: bool,
     order: Order,

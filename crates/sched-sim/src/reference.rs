@@ -48,12 +48,18 @@ struct Row {
     /// Prompt tokens in this step; a decode has none.
     tokens: u64,
     served: bool,
-    /// It was not there before this step.
-    admitted: bool,
+    came: Came,
     /// It waits with its KV swapped out.
     swapped: bool,
-    /// It came back from there, and has not run since.
-    returned: bool,
+}
+
+/// How a row came into the batch, if it has not run since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Came {
+    #[default]
+    Before,
+    Admitted,
+    Returned,
 }
 
 impl Row {
@@ -114,9 +120,8 @@ impl Plain {
             blocks: 0,
             tokens: 0,
             served: false,
-            admitted: false,
+            came: Came::Before,
             swapped: false,
-            returned: false,
         });
     }
 
@@ -139,7 +144,7 @@ impl Plain {
     }
 
     pub fn prefilling(&self) -> u64 {
-        self.rows.iter().filter(|r| !r.admitted && !r.is_decoding()).count() as u64
+        self.rows.iter().filter(|r| r.came != Came::Admitted && !r.is_decoding()).count() as u64
     }
 
     pub fn waiting(&self) -> u64 {
@@ -166,7 +171,7 @@ impl Plain {
 
     /// Whether it came back in this step.
     pub fn returned(&self, position: usize) -> bool {
-        self.row(position).is_some_and(|r| r.returned)
+        self.row(position).is_some_and(|r| r.came == Came::Returned)
     }
 
     /// Tokens whose KV moves before the step just decided.
@@ -255,7 +260,7 @@ impl Plain {
         let stored = row.held() - u64::from(self.emits);
         self.moved += stored;
         row.blocks = self.memory.map_or(0, |m| m.pool.blocks_for(stored));
-        (row.swapped, row.returned) = (false, true);
+        (row.swapped, row.came) = (false, Came::Returned);
         self.rows.push(row);
     }
 
@@ -330,7 +335,7 @@ impl Plain {
 
     pub fn prefill_all(&mut self, chunk: u64) {
         for row in &mut self.rows {
-            if !row.admitted && !row.is_decoding() {
+            if row.came != Came::Admitted && !row.is_decoding() {
                 self.prefills_served = true;
                 row.served = true;
                 row.tokens = chunk.min(row.target - row.prefilled);
@@ -357,7 +362,7 @@ impl Plain {
         row.blocks = self.memory.map_or(0, |m| m.admission(r, tokens, row.target));
         row.tokens = tokens;
         row.served = true;
-        row.admitted = true;
+        row.came = Came::Admitted;
         self.rows.push(row);
         self.work.add_chunk(tokens, 0);
     }
@@ -392,11 +397,10 @@ impl Plain {
         }
         for row in &mut self.rows {
             let request = &mut requests[row.position];
-            if std::mem::take(&mut row.admitted) {
-                self.kv.recomputed_tokens += request.scheduled(step.start);
-            }
-            if std::mem::take(&mut row.returned) {
-                request.returned(step.start);
+            match std::mem::take(&mut row.came) {
+                Came::Before => {}
+                Came::Admitted => self.kv.recomputed_tokens += request.scheduled(step.start),
+                Came::Returned => request.returned(step.start),
             }
         }
         for row in &mut self.rows {

@@ -435,15 +435,12 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
                 continue;
             }
             self.clock.let_in(job.arrival);
-            let position = match self.vacant.pop() {
-                Some(position) => {
-                    self.requests[position as usize] = entry;
-                    position
-                }
-                None => {
-                    self.requests.push(entry);
-                    short(self.requests.len() - 1)
-                }
+            let position = if let Some(position) = self.vacant.pop() {
+                self.requests[position as usize] = entry;
+                position
+            } else {
+                self.requests.push(entry);
+                short(self.requests.len() - 1)
             };
             let entry = &self.requests[position as usize];
             on!(&mut self.engine, b => b.arrive(position, entry));

@@ -28,9 +28,9 @@ fn run(policy: impl Policy + Clone, settings: ServerSettings, rows: &[(u64, u64,
     });
     let workload = Workload::new(requests.collect()).unwrap();
     let step_time: Affine = "base=10ms,prefill=1ms/token".parse().unwrap();
-    let simulation = || Simulation::new(&workload, policy.clone(), step_time).settings(settings);
-    let result = simulation().run().unwrap();
-    assert_eq!(result, simulation().run_reference().unwrap());
+    let plain = Simulation::new(&workload, policy.clone(), step_time).settings(settings);
+    let result = Simulation::new(&workload, policy, step_time).settings(settings).run().unwrap();
+    assert_eq!(result, plain.run_reference().unwrap());
     assert_eq!(result.end(), RunEnd::Completed);
     let mut text = String::new();
     for (i, r) in result.records().iter().enumerate() {

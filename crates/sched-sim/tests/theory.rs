@@ -7,6 +7,8 @@
 //! below 0.2 %: about 8 million requests, 300,000 for each seed. That is the long version, `cargo
 //! xtask theory`; the quick one has 3,000 for each and tells a quarter.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the long version shows what it found")]
+#![allow(clippy::cast_possible_truncation, reason = "a seed is small")]
 
 use metrics_core::interval::{Confidence, Interval, mean_independent};
 use metrics_core::summary::Summary;

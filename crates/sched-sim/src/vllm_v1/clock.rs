@@ -332,15 +332,12 @@ impl<T: StepTime> VllmReplica<T> {
                 continue;
             }
             self.clock.let_in(job.arrival);
-            let place = match self.vacant.pop() {
-                Some(place) => {
-                    self.entries[place] = entry;
-                    place
-                }
-                None => {
-                    self.entries.push(entry);
-                    self.entries.len() - 1
-                }
+            let place = if let Some(place) = self.vacant.pop() {
+                self.entries[place] = entry;
+                place
+            } else {
+                self.entries.push(entry);
+                self.entries.len() - 1
             };
             self.place.insert(job.id, place);
             if let Some((at, why)) = job.departure() {

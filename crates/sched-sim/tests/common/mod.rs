@@ -94,12 +94,12 @@ pub fn both<'w, P: Policy + Clone, T: StepTime + Clone>(
 
 /// Sends a workload to a server as its requests arrive, advancing it to each arrival before it is
 /// submitted, and if it `peeks` from one visible instant to the next in between.
-pub fn driven<'w>(
-    workload: &'w Workload,
+pub fn driven(
+    workload: &Workload,
     mut server: impl Server,
     hits: bool,
     peeks: bool,
-) -> Result<RunResult<'w>, TestCaseError> {
+) -> Result<RunResult<'_>, TestCaseError> {
     let mut books = Books::new(workload, hits);
     let mut over = Vec::new();
     let mut arrivals = workload.requests().iter().enumerate().peekable();
@@ -124,7 +124,9 @@ pub fn driven<'w>(
     }
     let end = server.finish(&mut ()).unwrap();
     server.take_over(&mut over);
-    over.into_iter().for_each(|o| books.take(o));
+    for o in over {
+        books.take(o);
+    }
     Ok(books.close(&server, end))
 }
 
