@@ -24,13 +24,14 @@ use sched_sim::ledger::{Ledger, Steps};
 use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::workload::{ClosedLoop, WorkloadSpec};
 use sched_sim::{
-    BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, RateScale, RequestDetail,
-    RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings, StepTime, Ticks, Workload,
+    AdmissionRule, BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, Preemption,
+    RateScale, RequestDetail, RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings,
+    StepTime, Ticks, TokenBucket, Workload,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
 use serving_io::machine::Machine;
-use serving_io::policy::{ServerOptions, named, takes_chunk};
+use serving_io::policy::{ServerOptions, may_swap, named, takes_chunk};
 use serving_io::roofline::Floor;
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
@@ -102,6 +103,14 @@ pub struct Arguments {
     /// or priority; vllm-v1 has --scheduling-policy [default: fcfs, or the scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     order: Vec<String>,
+    /// What becomes of the KV of a decode that is preempted for want of blocks: recompute, or swap
+    /// (out and back, for --swap-time); for prefill-first and sarathi with --kv-blocks [default:
+    /// recompute].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    preemption: Vec<String>,
+    /// How long the KV of a token moves one way, such as 1us/token: its bytes over the bandwidth.
+    #[arg(long, value_name = "TIME/token")]
+    swap_time: Option<String>,
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate_scale: Vec<String>,
@@ -144,6 +153,14 @@ pub struct Arguments {
     /// Refuse who arrives when with its prompt more tokens than this would wait; not for vllm-v1.
     #[arg(long, value_name = "TOKENS")]
     max_waiting_tokens: Option<u64>,
+    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20; not
+    /// for vllm-v1.
+    #[arg(long, value_name = "RATE,burst=N")]
+    token_bucket: Option<TokenBucket>,
+    /// Refuse who arrives unless queue, KV cache and P99 of TTFT have room, such as
+    /// queue=16,kv=0.9,slo=500ms,window=30s; not for vllm-v1.
+    #[arg(long, value_name = "LIMITS")]
+    admission_rule: Option<AdmissionRule>,
     /// Start no step after this much simulated time; the run is then truncated.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
@@ -338,6 +355,8 @@ impl Setting {
         let mut settings = self.server.settings()?;
         settings.max_waiting = arguments.max_waiting;
         settings.max_waiting_tokens = arguments.max_waiting_tokens;
+        settings.bucket = arguments.token_bucket;
+        settings.rule = arguments.admission_rule;
         Ok(settings)
     }
 }
@@ -513,6 +532,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         orders: (arguments.order.iter())
             .map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")))
             .collect::<Result<_>>()?,
+        preemptions: preemptions(&arguments.preemption, arguments.swap_time.as_deref())?,
     };
     let mut settings: Vec<Setting> = Vec::new();
     for base in base {
@@ -600,12 +620,25 @@ fn options_that_do_nothing(
             );
         }
     }
-    let refuses = arguments.max_waiting.is_some() || arguments.max_waiting_tokens.is_some();
-    if refuses && any(&Setting::is_vllm) {
-        bail!("--max-waiting, --max-waiting-tokens: are not for {VLLM_V1}");
+    let refusals = [
+        ("--max-waiting", arguments.max_waiting.is_some()),
+        ("--max-waiting-tokens", arguments.max_waiting_tokens.is_some()),
+        ("--token-bucket", arguments.token_bucket.is_some()),
+        ("--admission-rule", arguments.admission_rule.is_some()),
+    ];
+    if let Some((option, _)) = refusals.into_iter().find(|(_, given)| *given)
+        && any(&Setting::is_vllm)
+    {
+        bail!("{option}: is not for {VLLM_V1}");
     }
     if !servers.block_size.is_empty() && !any(&|s| s.is_vllm() || s.server.kv_blocks.is_some()) {
         bail!("--block-size: says nothing without --kv-blocks");
+    }
+    let preempts = |s: &Setting| may_swap(&s.policy) && s.server.kv_blocks.is_some();
+    if !servers.preemptions.is_empty() && !any(&preempts) {
+        bail!(
+            "--preemption: is for prefill-first and sarathi, and says nothing without --kv-blocks"
+        );
     }
     if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || s.policy == "prefill-first") {
         bail!("--max-num-batched-tokens: is for prefill-first and {VLLM_V1}");
@@ -630,6 +663,35 @@ struct Servers {
     kv_blocks: Vec<u64>,
     block_size: Vec<u64>,
     orders: Vec<Order>,
+    preemptions: Vec<Preemption>,
+}
+
+/// The list of --preemption.
+fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemption>> {
+    let mut all = Vec::new();
+    for name in list {
+        all.push(match name.trim() {
+            "recompute" => Preemption::Recompute,
+            "swap" => {
+                let time = swap_time.ok_or_else(|| {
+                    anyhow!("--preemption: swap needs --swap-time, such as 1us/token")
+                })?;
+                let time = time.strip_suffix("/token").ok_or_else(|| {
+                    anyhow!(
+                        "--swap-time: expected a time per token, such as 1us/token, got `{time}`"
+                    )
+                })?;
+                let per_token = time.parse().map_err(|e| anyhow!("--swap-time: {e}"))?;
+                Preemption::Swap { per_token }
+            }
+            other => bail!("--preemption: expected recompute or swap, got `{other}`"),
+        });
+    }
+    let swaps = |p: &Preemption| matches!(p, Preemption::Swap { .. });
+    if swap_time.is_some() && !all.iter().any(swaps) {
+        bail!("--swap-time: says nothing without --preemption swap");
+    }
+    Ok(all)
 }
 
 impl Servers {
@@ -646,13 +708,18 @@ impl Servers {
             for kv_blocks in options(&self.kv_blocks, own.kv_blocks) {
                 let sizes = if kv_blocks.is_some() { self.block_size.as_slice() } else { &[] };
                 for block_size in options(sizes, own.block_size) {
+                    let preempts = may_swap(policy) && kv_blocks.is_some();
+                    let how = if preempts { self.preemptions.as_slice() } else { &[] };
                     for order in options(&self.orders, own.order) {
-                        let mut server = ServerOptions::default();
-                        server.max_num_batched_tokens = tokens;
-                        server.kv_blocks = kv_blocks;
-                        server.block_size = block_size;
-                        server.order = order;
-                        all.push(server);
+                        for preemption in options(how, own.preemption) {
+                            let mut server = ServerOptions::default();
+                            server.max_num_batched_tokens = tokens;
+                            server.kv_blocks = kv_blocks;
+                            server.block_size = block_size;
+                            server.order = order;
+                            server.preemption = preemption;
+                            all.push(server);
+                        }
                     }
                 }
             }
@@ -861,8 +928,7 @@ fn run_setting(
         OfferedLoad::of_vllm_v1(workload, config, cost.inner())?
     } else {
         // What a server can do at most, whoever it refuses.
-        let mut open = setting.server_settings(arguments)?;
-        (open.max_waiting, open.max_waiting_tokens) = (None, None);
+        let open = setting.server_settings(arguments)?.open();
         OfferedLoad::of_server(workload, setting.named_policy()?, open, cost.inner())?
     };
     // Each replica gets its share.

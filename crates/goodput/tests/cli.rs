@@ -767,6 +767,31 @@ fn no_option_of_vllm_is_left_unused_and_no_answer_cut_in_silence() {
     assert!(text.contains("2 answers cut at max_model_len (400 tokens), as vLLM does"), "{text}");
 }
 
+/// What becomes of a preempted decode is said for policies that can swap, with a time.
+#[test]
+fn options_of_preemption_are_never_left_unused() {
+    let dir = folder_of_examples();
+    let sim = |more: &str| {
+        let all = format!("sim --trace azure.csv --step-time base=10ms {more}");
+        run_in(dir.path(), &all.split(' ').collect::<Vec<_>>())
+    };
+    let swaps = "--policy sarathi --kv-blocks 100 --preemption";
+    for (more, said) in [
+        (format!("{swaps} swap"), "--preemption: swap needs --swap-time, such as 1us/token"),
+        (format!("{swaps} swap --swap-time 1us"), "--swap-time: expected a time per token"),
+        (format!("{swaps} swap --swap-time 2s/token"), "swap_time must be at most 1s, got 2s"),
+        (format!("{swaps} drop"), "--preemption: expected recompute or swap, got `drop`"),
+        ("--policy sarathi --swap-time 1us/token".to_owned(), "--swap-time: says nothing without"),
+        ("--policy sarathi --preemption recompute".to_owned(), "--preemption: is for"),
+        ("--policy orca --kv-blocks 100 --preemption recompute".to_owned(), "--preemption: is for"),
+    ] {
+        let text = sim(&more);
+        assert!(text.contains(said) && text.ends_with("exit 2\n"), "{more}: {text}");
+    }
+    let text = sim(&format!("{swaps} recompute,swap --swap-time 1us/token"));
+    assert!(text.contains("swap 1us/token"), "{text}");
+}
+
 #[test]
 fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     let dir = folder_of_examples();

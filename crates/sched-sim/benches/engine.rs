@@ -16,7 +16,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use sched_sim::{Affine, DecodeFirst, RunStatistics, Simulation, Ticks, Workload, WorkloadRequest};
+use sched_sim::{
+    Affine, DecodeFirst, KvPool, RunStatistics, Sarathi, ServerSettings, Simulation, Ticks,
+    Workload, WorkloadRequest,
+};
 
 fn step_time() -> Affine {
     "base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token".parse().unwrap()
@@ -28,6 +31,14 @@ fn policy() -> DecodeFirst {
 
 fn simulation(workload: &Workload) -> Simulation<'_, DecodeFirst, Affine> {
     Simulation::new(workload, policy(), step_time())
+}
+
+/// Sarathi with so little KV memory that requests are preempted.
+fn tight(workload: &Workload) -> Simulation<'_, Sarathi, Affine> {
+    let mut settings = ServerSettings::default();
+    settings.kv = Some(KvPool::new(4000, 16).unwrap());
+    let policy = Sarathi::new(256, 512).unwrap();
+    Simulation::new(workload, policy, step_time()).settings(settings)
 }
 
 /// The trace, if it is there; only as much of CSV as this file needs.
@@ -155,6 +166,23 @@ fn table(name: &str, workload: &Workload) {
         per_event_long / per_event
     );
     println!("  reference to skipping, x1: {:.2}", plain / once);
+    let mut times = Vec::new();
+    let mut run = RunStatistics::default();
+    for _ in 0..21 {
+        let (t, s) = time(|| *tight(workload).run().unwrap().statistics());
+        times.push(t);
+        run = s;
+    }
+    let kv = run.kv.unwrap();
+    println!(
+        "  sarathi, paged {:>7.2} ms  {:>9} steps, {:>6} with an event; {} preemptions, {:.0} % of \
+         the blocks at most",
+        median(times) * 1e3,
+        run.steps,
+        run.event_steps,
+        kv.preemptions,
+        100.0 * kv.utilization_max().unwrap_or_default()
+    );
 }
 
 fn main() {
@@ -175,6 +203,7 @@ fn main() {
         let mut group = criterion.benchmark_group(*name);
         group.bench_function("skipping-x1", |b| b.iter(|| simulation(workload).run().unwrap()));
         group.bench_function("skipping-x16", |b| b.iter(|| simulation(&long).run().unwrap()));
+        group.bench_function("sarathi-paged", |b| b.iter(|| tight(workload).run().unwrap()));
         group.bench_function("reference-x1", |b| {
             b.iter(|| simulation(workload).run_reference().unwrap());
         });

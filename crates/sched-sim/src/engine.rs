@@ -16,7 +16,7 @@ use crate::history::{Observer, Stretch};
 use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
 use crate::queue::{Place, Queue};
-use crate::replica::{Entry, Replica, short};
+use crate::replica::{Entry, Preempted, Replica, short};
 use crate::request::Stage;
 use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
@@ -47,6 +47,8 @@ const NONE: u32 = u32::MAX;
 enum Phase {
     /// Not admitted.
     Waiting,
+    /// In the queue, with its KV swapped out.
+    Swapped,
     /// Admitted in this step.
     Admitted,
     /// In prefill with a whole chunk left: its progress is on the prefill clock.
@@ -87,6 +89,7 @@ struct Row {
 type Agenda = BinaryHeap<Reverse<(u64, u32)>>;
 
 /// The batch of the skipping engine.
+#[expect(clippy::struct_excessive_bools, reason = "two of the server, two of the step")]
 pub(crate) struct Skipping {
     emits: bool,
     order: Order,
@@ -112,7 +115,7 @@ pub(crate) struct Skipping {
     finishes: Agenda,
     /// Tokens of the requests that decode.
     context: u64,
-    /// Requests that have not had their first token, those that begin to decode.
+    /// Requests whose next token is the first, or the first after a return.
     fresh: Vec<u32>,
 
     /// Steps in which all prefill with `chunk` tokens.
@@ -135,7 +138,11 @@ pub(crate) struct Skipping {
     decodes: Vec<u32>,
     prefills: Vec<(u32, u64)>,
     admitted: Vec<(u32, u64)>,
-    preempted: Vec<(u32, u64)>,
+    preempted: Vec<Preempted>,
+    /// Who came back from being swapped out, and has not run since.
+    returned: Vec<u32>,
+    /// Tokens whose KV moves before the next step.
+    moved: u64,
 }
 
 /// Blocks of the batch, counted for the group of decodes as a whole.
@@ -304,6 +311,8 @@ impl Skipping {
             prefills: Vec::new(),
             admitted: Vec::new(),
             preempted: Vec::new(),
+            returned: Vec::new(),
+            moved: 0,
         }
     }
 
@@ -330,13 +339,18 @@ impl Skipping {
     }
 
     fn join_queue(&mut self, i: u32, r: &Entry) {
-        self.waiting_tokens += self.rows[i as usize].target;
+        self.waiting_tokens += self.left(i);
         self.waiting.insert(self.place(i, r));
     }
 
     fn leave_queue(&mut self, i: u32, r: &Entry) {
-        self.waiting_tokens -= self.rows[i as usize].target;
+        self.waiting_tokens -= self.left(i);
         self.waiting.remove(self.place(i, r));
+    }
+
+    /// Tokens that it has left to prefill.
+    fn left(&self, i: u32) -> u64 {
+        self.rows[i as usize].target - self.prefilled(i as usize)
     }
 
     /// Tokens that those who wait have to prefill.
@@ -362,8 +376,23 @@ impl Skipping {
         }
     }
 
-    pub fn preempted(&self) -> &[(u32, u64)] {
+    pub fn preempted(&self) -> &[Preempted] {
         &self.preempted
+    }
+
+    /// Whether it waits with its KV swapped out.
+    pub fn swapped(&self, position: usize) -> bool {
+        self.rows[position].phase == Phase::Swapped
+    }
+
+    /// Whether it came back in this step.
+    pub fn returned(&self, position: usize) -> bool {
+        self.returned.contains(&short(position))
+    }
+
+    /// Tokens whose KV moves before the step just decided.
+    pub fn take_moved(&mut self) -> u64 {
+        std::mem::take(&mut self.moved)
     }
 
     pub fn memory(&self) -> Option<&Memory> {
@@ -457,7 +486,7 @@ impl Skipping {
 
     pub fn stage(&self, position: usize) -> Option<Stage> {
         match self.rows.get(position)?.phase {
-            Phase::Waiting | Phase::Done => None,
+            Phase::Waiting | Phase::Swapped | Phase::Done => None,
             Phase::Admitted | Phase::Chunks | Phase::LastChunk => Some(Stage::Prefill),
             Phase::Decode => Some(Stage::Decode),
         }
@@ -469,14 +498,14 @@ impl Skipping {
             Phase::Waiting | Phase::Admitted => 0,
             Phase::Chunks => row.done + (self.prefill_clock - row.entered) * self.chunk,
             Phase::LastChunk => row.done,
-            Phase::Decode | Phase::Done => row.target,
+            Phase::Swapped | Phase::Decode | Phase::Done => row.target,
         }
     }
 
     pub fn served(&self, position: usize) -> bool {
         let row = &self.rows[position];
         match row.phase {
-            Phase::Waiting | Phase::Done => false,
+            Phase::Waiting | Phase::Swapped | Phase::Done => false,
             Phase::Admitted => true,
             Phase::Chunks | Phase::LastChunk => self.all_prefill || row.served == self.step,
             Phase::Decode => self.all_decode || row.served == self.step,
@@ -553,6 +582,14 @@ impl Skipping {
             paged.used += paged.memory.admission(r, tokens, row.target);
         }
         row.phase = Phase::Admitted;
+        self.link(i);
+        self.work.add_chunk(tokens, 0);
+        self.admitted.push((i, tokens));
+    }
+
+    /// Puts a request at the end of the order of admission.
+    fn link(&mut self, i: u32) {
+        let row = &mut self.rows[i as usize];
         row.before = self.last;
         row.after = NONE;
         match self.rows.get_mut(self.last as usize) {
@@ -561,8 +598,42 @@ impl Skipping {
         }
         self.last = i;
         self.running += 1;
-        self.work.add_chunk(tokens, 0);
-        self.admitted.push((i, tokens));
+    }
+
+    /// Takes a decode out of the batch and puts it back into the queue with its KV.
+    pub fn swap_out(&mut self, position: usize, r: &Entry) {
+        let i = short(position);
+        let known = self.known(position, r);
+        let moved = known - u64::from(self.emits);
+        self.take_out(i, r);
+        let row = &mut self.rows[position];
+        row.phase = Phase::Swapped;
+        row.target = known;
+        row.decoded = known - r.input;
+        self.join_queue(i, r);
+        self.moved += moved;
+        self.preempted.push(Preempted { position: i, lost: 0, moved });
+    }
+
+    /// Brings back who is next in the queue.
+    pub fn swap_in(&mut self, r: &Entry) {
+        let Some(i) = self.waiting.first() else { return };
+        self.leave_queue(i, r);
+        self.link(i);
+        let row = &mut self.rows[i as usize];
+        row.phase = Phase::Decode;
+        row.due = self.decode_clock + r.input + r.output - row.target;
+        self.finishes.push(Reverse((row.due, i)));
+        let (known, stored) = (row.target, row.target - u64::from(self.emits));
+        self.decoding += 1;
+        self.context += known;
+        if let Some(paged) = &mut self.paged {
+            paged.used += paged.memory.pool.blocks_for(stored);
+            paged.join(stored, self.decode_clock);
+        }
+        self.fresh.push(i);
+        self.returned.push(i);
+        self.moved += stored;
     }
 
     /// Takes a request out of the batch and puts it back into the queue, at the end or where the
@@ -591,7 +662,7 @@ impl Skipping {
             row.seq = seq;
         }
         self.join_queue(i, r);
-        self.preempted.push((i, lost));
+        self.preempted.push(Preempted { position: i, lost, moved: 0 });
     }
 
     /// Takes a running request out of every count.
@@ -603,6 +674,7 @@ impl Skipping {
             self.decoding -= 1;
             self.context -= known;
             self.fresh.retain(|&j| j != i);
+            self.returned.retain(|&j| j != i);
             self.give_back(known, r);
         } else {
             self.prefilling -= 1;
@@ -638,7 +710,9 @@ impl Skipping {
         if self.paged.as_ref().is_some_and(|p| !self.decodes.is_empty() || by_chunk(p)) {
             return 1;
         }
-        if !self.admitted.is_empty() || (self.all_prefill && !self.last_chunks.is_empty()) {
+        let stays = self.admitted.is_empty() && self.preempted.is_empty();
+        let stays = stays && self.returned.is_empty();
+        if !stays || (self.all_prefill && !self.last_chunks.is_empty()) {
             return 1;
         }
         let mut steps = u64::MAX;
@@ -669,6 +743,10 @@ impl Skipping {
     pub fn apply(&mut self, stretch: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         let end = stretch.end;
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
+        self.note_left_out(stretch, requests);
+        for i in self.returned.drain(..) {
+            requests[i as usize].returned(stretch.start);
+        }
         if let Some(paged) = &mut self.paged {
             paged.run(stretch, self.decode_clock, self.all_decode);
         }
@@ -729,6 +807,27 @@ impl Skipping {
             }
         }
         self.admitted = admitted;
+    }
+
+    /// Notes who is left out while others at the same stage are served. The batch is walked only
+    /// if somebody is.
+    fn note_left_out(&self, stretch: &Stretch, requests: &mut [Entry]) {
+        let (w, named) = (&stretch.work, (self.decodes.len() as u64, self.prefills.len() as u64));
+        let decodes = 0 < w.decodes && !self.all_decode && named.0 < self.decoding;
+        // Those who are admitted in this step prefill as well, and are not counted yet.
+        let prompts = 0 < w.prefills && !self.all_prefill && named.1 < self.prefilling;
+        let mut at = self.running_after(None).filter(|_| decodes || prompts);
+        while let Some(p) = at {
+            let here = match self.rows[p].phase {
+                Phase::Decode => decodes,
+                Phase::Chunks | Phase::LastChunk => prompts,
+                Phase::Waiting | Phase::Swapped | Phase::Admitted | Phase::Done => false,
+            };
+            if here && !self.served(p) {
+                requests[p].left_out(stretch);
+            }
+            at = self.running_after(Some(p));
+        }
     }
 
     fn apply_decodes(&mut self, stretch: &Stretch, requests: &mut [Entry]) {
@@ -882,9 +981,8 @@ impl Skipping {
     /// Takes a request out between two steps, wherever it is; how far it came.
     pub fn remove(&mut self, i: u32, r: &Entry) -> (u64, u64) {
         let progress = self.progress(i, r);
-        let left = self.rows[i as usize].target - self.prefilled(i as usize);
-        self.outstanding -= left + r.output - progress.1;
-        if self.rows[i as usize].phase == Phase::Waiting {
+        self.outstanding -= self.left(i) + r.output - progress.1;
+        if matches!(self.rows[i as usize].phase, Phase::Waiting | Phase::Swapped) {
             self.leave_queue(i, r);
             self.rows[i as usize].phase = Phase::Done;
         } else {

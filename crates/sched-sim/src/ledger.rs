@@ -2,8 +2,8 @@
 //!
 //! A latency says how long; the ledger says on what. It is computed after a run, from the instants
 //! of each request and the steps that ran meanwhile, so that it costs nothing where nobody asks.
-//! Time that two accounts could claim goes to the first in this order: preempted, recomputing, held
-//! back, and then the stage that the request was in. So the accounts of a request add up to its
+//! Time that two accounts could claim goes to the first in this order: swap, preempted, recomputing,
+//! held back, and then the stage that the request was in. So the accounts of a request add up to its
 //! TTFT and to its E2E exactly, in attoseconds.
 
 use crate::error::{Result, SimError};
@@ -33,11 +33,13 @@ pub enum Account {
     Preempted,
     /// Steps from then until all its known tokens were computed again.
     Recompute,
+    /// Its KV moved out when it was preempted, and back.
+    Swap,
 }
 
 impl Account {
     /// All accounts, in the order in which a request meets them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Admission,
         Self::OwnPrefill,
         Self::HeldBack,
@@ -46,6 +48,7 @@ impl Account {
         Self::Interference,
         Self::Preempted,
         Self::Recompute,
+        Self::Swap,
     ];
 
     /// Its name in JSON and tables.
@@ -60,6 +63,7 @@ impl Account {
             Self::Interference => "interference",
             Self::Preempted => "preempted",
             Self::Recompute => "recompute",
+            Self::Swap => "swap",
         }
     }
 
@@ -75,6 +79,7 @@ impl Account {
             Self::Interference => ("others in its decode steps", "decode 步中其他请求的开销"),
             Self::Preempted => ("being preempted", "被抢占"),
             Self::Recompute => ("computing lost KV again", "重新计算丢失的 KV"),
+            Self::Swap => ("moving its KV out and back", "KV 换出与换入"),
         }
     }
 }
@@ -147,7 +152,10 @@ pub struct LedgerRow {
 /// The steps of a run as the ledger needs them: an [`Observer`] to run with.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
-    slices: Vec<Slice>,
+    /// Of each server of a fleet.
+    servers: Vec<Vec<Slice>>,
+    /// The server that runs now.
+    server: usize,
     /// Whether some step took no time at all, so that instants do not tell how many there were.
     timeless: bool,
 }
@@ -164,9 +172,16 @@ struct Slice {
 }
 
 impl Observer for Steps {
+    fn server(&mut self, server: usize) {
+        self.server = server;
+    }
+
     fn stretch(&mut self, s: &Stretch) {
         self.timeless |= s.time.first == Ticks::ZERO;
-        self.slices.push(Slice {
+        if self.servers.len() <= self.server {
+            self.servers.resize_with(self.server + 1, Vec::new);
+        }
+        self.servers[self.server].push(Slice {
             start: s.start,
             end: s.end,
             time: s.time,
@@ -236,9 +251,11 @@ impl Ledger {
         for (position, (request, record)) in requests.enumerate() {
             let detail = details.next_if(|d| d.position == position).unwrap_or(&none);
             let Some(instants) = Instants::of(request, record) else { continue };
+            let server = result.servers().get(position).copied().unwrap_or_default();
+            let slices = steps.servers.get(server).map(Vec::as_slice).unwrap_or_default();
             let mut book = Book {
-                steps: &steps.slices,
-                next: steps.slices.partition_point(|s| s.end <= instants.scheduled),
+                steps: slices,
+                next: slices.partition_point(|s| s.end <= instants.scheduled),
                 step_time,
                 context: request.input_tokens + 1,
                 tokens: 1,
@@ -358,9 +375,14 @@ impl<T: StepTime> Book<'_, T> {
             if let Some(stall) = stalls.next_if(|s| s.from <= now) {
                 let back = stall.readmitted?;
                 self.plain(Account::Preempted, now, back)?;
+                // The two steps in which it moved are booked whole, the second as a decode.
+                let swap = stall.swap_time.0.cast_signed();
+                self.accounts.add(Account::Swap, 2 * swap);
+                self.accounts.add(Account::Preempted, -swap);
+                self.accounts.add(Account::Interference, -swap);
                 now = back;
                 let end = stalls.peek().map_or(at.last_token, |next| next.from);
-                let end = stall.caught_up.map_or(end, |caught_up| caught_up.min(end));
+                let end = stall.recomputed.map_or(end, |recomputed| recomputed.min(end));
                 while now < end {
                     let to = if let Some(span) = held.next_if(|h| h.from <= now) {
                         self.plain(Account::HeldBack, now, span.to)?;

@@ -29,6 +29,7 @@
 //! # Ok::<(), sched_sim::SimError>(())
 //! ```
 
+pub mod admission;
 pub mod drive;
 pub mod engine;
 pub mod error;
@@ -58,12 +59,13 @@ mod two_regime;
 pub mod vllm_v1;
 pub mod workload;
 
+pub use admission::{AdmissionRule, Shut, TokenBucket};
 pub use error::{Refusal, Result, SimError};
 pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};
 pub use ledger::{Account, Accounts, Ledger, LedgerRow, Steps, Tail};
 pub use load::{LoadLevel, OfferedLoad};
-pub use memory::{KvPool, Order, Reserve, ServerSettings};
+pub use memory::{KvPool, Order, Preemption, Reserve, ServerSettings};
 pub use policy::{DecodeFirst, Horizon, Orca, Policy, PrefillFirst, Sarathi, SgLang, StaticBatch};
 pub use replica::Replica;
 pub use request::Stage;

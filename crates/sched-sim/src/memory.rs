@@ -4,9 +4,11 @@
 //! of them, and blocks used + free = total after every step. A decode needs a block when its last
 //! one is full. `vllm-v1` keeps blocks by name, in [`kv_cache`](crate::kv_cache).
 
+use crate::admission::{AdmissionRule, TokenBucket};
 use crate::error::Result;
 use crate::policy::{at_most, limit};
 use crate::replica::Entry;
+use crate::time::Ticks;
 
 /// The KV blocks of a server.
 ///
@@ -123,9 +125,59 @@ impl std::str::FromStr for Order {
     }
 }
 
+/// What becomes of the KV of a request that decodes and is preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preemption {
+    /// It is lost, and computed again: everything that the request knows is prefilled.
+    #[default]
+    Recompute,
+    /// It moves out, and back when the request returns, so long for each token and direction. The
+    /// step in which it moves waits for it, and with it everybody who is in that step.
+    Swap {
+        /// Bytes of a token's KV over the bandwidth, at most [`Preemption::LONGEST`].
+        per_token: Ticks,
+    },
+}
+
+impl Preemption {
+    /// The longest time to move the KV of one token.
+    pub const LONGEST: Ticks = Ticks::SECOND;
+
+    /// That the time is in range.
+    pub(crate) fn check(self) -> Result<Self> {
+        match self {
+            Self::Swap { per_token } if Self::LONGEST < per_token => {
+                Err(crate::SimError::Coefficient {
+                    input: "swap_time",
+                    max: Self::LONGEST,
+                    value: per_token,
+                })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// How long the KV of so many tokens moves one way, which is not in a step's own time.
+    pub(crate) fn move_time(self, tokens: u64) -> Ticks {
+        match self {
+            Self::Recompute => Ticks::ZERO,
+            Self::Swap { per_token } => Ticks(per_token.0 * u128::from(tokens)),
+        }
+    }
+}
+
+impl std::fmt::Display for Preemption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Recompute => f.pad("recompute"),
+            Self::Swap { per_token } => f.pad(&format!("swap {}/token", per_token.compact())),
+        }
+    }
+}
+
 /// What a server has besides its policy; by default no bound on KV memory, first come first served,
 /// and nobody refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ServerSettings {
     /// Who is next in the queue.
@@ -137,12 +189,29 @@ pub struct ServerSettings {
     /// Most tokens that those who wait have to prefill, the one who arrives included. None: any
     /// number.
     pub max_waiting_tokens: Option<u64>,
+    /// What else refuses who arrives. None: nothing.
+    pub rule: Option<AdmissionRule>,
+    /// Permits, of which everybody takes one whom nothing else refuses. None: as many as are asked
+    /// for.
+    pub bucket: Option<TokenBucket>,
 }
 
 impl ServerSettings {
     /// No bound on KV memory, first come first served, nobody refused.
-    pub const DEFAULT: Self =
-        Self { order: Order::Fcfs, kv: None, max_waiting: None, max_waiting_tokens: None };
+    pub const DEFAULT: Self = Self {
+        order: Order::Fcfs,
+        kv: None,
+        max_waiting: None,
+        max_waiting_tokens: None,
+        rule: None,
+        bucket: None,
+    };
+
+    /// The same server, which refuses nobody who could end.
+    #[must_use]
+    pub const fn open(self) -> Self {
+        Self { order: self.order, kv: self.kv, ..Self::DEFAULT }
+    }
 }
 
 /// The pool with the rules of a policy for it.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::history::{Observer, Stretch};
 use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
-use crate::replica::{Entry, Replica, short};
+use crate::replica::{Entry, Preempted, Replica, short};
 use crate::request::Stage;
 use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
@@ -48,6 +48,18 @@ struct Row {
     /// Prompt tokens in this step; a decode has none.
     tokens: u64,
     served: bool,
+    came: Came,
+    /// It waits with its KV swapped out.
+    swapped: bool,
+}
+
+/// How a row came into the batch, if it has not run since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Came {
+    #[default]
+    Before,
+    Admitted,
+    Returned,
 }
 
 impl Row {
@@ -74,14 +86,14 @@ pub(crate) struct Plain {
     kv: KvStatistics,
     joined: u64,
     rows: Vec<Row>,
-    /// How many of the rows were there before this step.
-    old: usize,
     /// Whether a prompt that was there before has work in this step.
     prefills_served: bool,
     /// In order of arrival.
     waiting: Vec<Row>,
     work: StepWork,
-    preempted: Vec<(u32, u64)>,
+    preempted: Vec<Preempted>,
+    /// Tokens whose KV moves before the next step.
+    moved: u64,
 }
 
 impl Plain {
@@ -108,11 +120,12 @@ impl Plain {
             blocks: 0,
             tokens: 0,
             served: false,
+            came: Came::Before,
+            swapped: false,
         });
     }
 
     pub fn begin(&mut self) {
-        self.old = self.rows.len();
         self.prefills_served = false;
         self.preempted.clear();
         self.work = StepWork::default();
@@ -131,7 +144,7 @@ impl Plain {
     }
 
     pub fn prefilling(&self) -> u64 {
-        self.rows[..self.old].iter().filter(|r| !r.is_decoding()).count() as u64
+        self.rows.iter().filter(|r| r.came != Came::Admitted && !r.is_decoding()).count() as u64
     }
 
     pub fn waiting(&self) -> u64 {
@@ -147,8 +160,23 @@ impl Plain {
         self.rows.iter().max_by_key(|r| r.place).map(|r| r.position)
     }
 
-    pub fn preempted(&self) -> &[(u32, u64)] {
+    pub fn preempted(&self) -> &[Preempted] {
         &self.preempted
+    }
+
+    /// Whether it waits with its KV swapped out.
+    pub fn swapped(&self, position: usize) -> bool {
+        self.waiting.iter().any(|r| r.position == position && r.swapped)
+    }
+
+    /// Whether it came back in this step.
+    pub fn returned(&self, position: usize) -> bool {
+        self.row(position).is_some_and(|r| r.came == Came::Returned)
+    }
+
+    /// Tokens whose KV moves before the step just decided.
+    pub fn take_moved(&mut self) -> u64 {
+        std::mem::take(&mut self.moved)
     }
 
     pub fn memory(&self) -> Option<&Memory> {
@@ -201,9 +229,9 @@ impl Plain {
     pub fn preempt(&mut self, position: usize, _: &Entry, to_end: bool) {
         let Some(at) = self.rows.iter().position(|r| r.position == position) else { return };
         let mut row = self.rows.remove(at);
-        self.old -= 1;
         let unstored = u64::from(self.emits && row.is_decoding());
-        self.preempted.push((short(position), row.held() - unstored));
+        let lost = row.held() - unstored;
+        self.preempted.push(Preempted { position: short(position), lost, moved: 0 });
         if to_end {
             self.joined += 1;
             row.place.1 = self.joined;
@@ -213,9 +241,32 @@ impl Plain {
         self.waiting.push(row);
     }
 
+    /// Takes a decode out of the batch and puts it back into the queue with its KV.
+    pub fn swap_out(&mut self, position: usize, _: &Entry) {
+        let Some(at) = self.rows.iter().position(|r| r.position == position) else { return };
+        let mut row = self.rows.remove(at);
+        let moved = row.held() - u64::from(self.emits);
+        self.moved += moved;
+        self.preempted.push(Preempted { position: short(position), lost: 0, moved });
+        (row.swapped, row.blocks) = (true, 0);
+        self.waiting.push(row);
+    }
+
+    /// Brings back who is next in the queue.
+    pub fn swap_in(&mut self, _: &Entry) {
+        let next = self.next_waiting();
+        let Some(at) = self.waiting.iter().position(|r| Some(r.position) == next) else { return };
+        let mut row = self.waiting.remove(at);
+        let stored = row.held() - u64::from(self.emits);
+        self.moved += stored;
+        row.blocks = self.memory.map_or(0, |m| m.pool.blocks_for(stored));
+        (row.swapped, row.came) = (false, Came::Returned);
+        self.rows.push(row);
+    }
+
     /// Tokens that those who wait have to prefill.
     pub fn waiting_tokens(&self) -> u64 {
-        self.waiting.iter().map(|r| r.target).sum()
+        self.waiting.iter().map(|r| r.target - r.prefilled).sum()
     }
 
     /// Tokens that are left to compute or to make.
@@ -283,8 +334,8 @@ impl Plain {
     }
 
     pub fn prefill_all(&mut self, chunk: u64) {
-        for row in &mut self.rows[..self.old] {
-            if !row.is_decoding() {
+        for row in &mut self.rows {
+            if row.came != Came::Admitted && !row.is_decoding() {
                 self.prefills_served = true;
                 row.served = true;
                 row.tokens = chunk.min(row.target - row.prefilled);
@@ -311,6 +362,7 @@ impl Plain {
         row.blocks = self.memory.map_or(0, |m| m.admission(r, tokens, row.target));
         row.tokens = tokens;
         row.served = true;
+        row.came = Came::Admitted;
         self.rows.push(row);
         self.work.add_chunk(tokens, 0);
     }
@@ -335,8 +387,21 @@ impl Plain {
         let used = self.used();
         self.kv.used_time += step.duration().0 * u128::from(used);
         self.kv.used_max = self.kv.used_max.max(used);
-        for row in &mut self.rows[self.old..] {
-            self.kv.recomputed_tokens += requests[row.position].scheduled(step.start);
+        for row in self.rows.iter().filter(|r| !r.served) {
+            let stage = row.is_decoding();
+            // A chunk has tokens; a decode has none here.
+            let same = |r: &Row| r.served && (r.tokens == 0) == stage;
+            if self.rows.iter().any(same) {
+                requests[row.position].left_out(step);
+            }
+        }
+        for row in &mut self.rows {
+            let request = &mut requests[row.position];
+            match std::mem::take(&mut row.came) {
+                Came::Before => {}
+                Came::Admitted => self.kv.recomputed_tokens += request.scheduled(step.start),
+                Came::Returned => request.returned(step.start),
+            }
         }
         for row in &mut self.rows {
             if !row.served {

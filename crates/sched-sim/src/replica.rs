@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::admission::{Door, Permits};
 use crate::engine::Skipping;
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
@@ -64,6 +65,23 @@ impl Entry {
     /// All that it knows is computed.
     pub fn prompt_done(&mut self, at: Ticks) {
         self.record.prompt_done = self.record.prompt_done().unwrap_or(at);
+        if let Some(stall) = self.stalls.last_mut() {
+            stall.recomputed.get_or_insert(at);
+        }
+    }
+
+    /// Its KV is back, and nothing is computed again.
+    pub fn returned(&mut self, at: Ticks) {
+        self.scheduled(at);
+        if let Some(stall) = self.stalls.last_mut() {
+            stall.recomputed.get_or_insert(at);
+        }
+    }
+
+    /// It is in the batch, and a step or stretch goes on without it while others get tokens that
+    /// are at the same stage.
+    pub fn left_out(&mut self, stretch: &Stretch) {
+        Span::add(&mut self.held, stretch.start, stretch.end);
     }
 
     /// It is in the batch from now on; how many tokens have to be computed once more.
@@ -91,6 +109,16 @@ impl Entry {
             held: std::mem::take(&mut self.held),
         }
     }
+}
+
+/// A request that a decision took out of the batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preempted {
+    pub position: u32,
+    /// Tokens whose KV is lost.
+    pub lost: u64,
+    /// Tokens whose KV moves out.
+    pub moved: u64,
 }
 
 /// Requests that are in the same list of positions for the server and its engine.
@@ -130,6 +158,9 @@ pub struct Replica<P, T> {
     finished: Vec<Position>,
     preemptions: u64,
     preempted_requests: u64,
+    swapped_tokens: u64,
+    door: Option<Door>,
+    permits: Option<Permits>,
     end: Option<RunEnd>,
 }
 
@@ -175,6 +206,9 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             finished: Vec::new(),
             preemptions: 0,
             preempted_requests: 0,
+            swapped_tokens: 0,
+            door: settings.rule.map(Door::new),
+            permits: settings.bucket.map(Permits::new),
             end: None,
         }
     }
@@ -270,6 +304,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             inside,
             max_num_seqs: self.max_num_seqs,
             order: self.settings.order,
+            preemption: self.policy.preemption(),
             at,
             number: self.clock.statistics.steps + 1,
         };
@@ -288,6 +323,10 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             }
             Engine::Plain(_) => (1, StretchTime::one(self.step_time.step(&work))),
         };
+        let moved = on!(&mut self.engine, b => b.take_moved());
+        let moving = self.policy.preemption().move_time(moved);
+        // A step in which KV moves is a stretch of its own.
+        let time = if moved > 0 { StretchTime::one(time.first.after(moving)) } else { time };
         let steps = self.until_something_comes(steps, &time, horizon.arrivals, cut);
         self.flight = Some(Stretch {
             start: at,
@@ -305,16 +344,19 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     fn note_preemptions(&mut self) -> bool {
         let from = self.clock.now;
         let preempted = on!(&self.engine, b => b.preempted());
-        for &(position, lost_tokens) in preempted {
+        for &Preempted { position, lost: lost_tokens, moved } in preempted {
             let stalls = &mut self.requests[position as usize].stalls;
             self.preemptions += 1;
+            self.swapped_tokens += moved;
             self.preempted_requests += u64::from(stalls.is_empty());
             stalls.push(Stall {
                 from,
                 readmitted: None,
+                recomputed: None,
                 caught_up: None,
                 lost_tokens,
                 hit_tokens: 0,
+                swap_time: self.policy.preemption().move_time(moved),
             });
         }
         !preempted.is_empty()
@@ -335,9 +377,13 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         if let Some(max) = max_steps {
             steps = steps.min(max - self.clock.statistics.steps);
         }
-        let arrivals = arrivals || self.pending.may_leave();
+        let departure = self.next_departure();
+        // Whoever arrives waits together with those who leave later in the stretch.
+        // The door looks at the KV cache as it is when somebody arrives.
+        let seen = departure.is_some() || self.door.is_some();
+        let arrivals = arrivals || self.pending.may_leave() || seen;
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
-        for event in [arrival, self.next_departure(), stop].into_iter().flatten() {
+        for event in [arrival, departure, stop].into_iter().flatten() {
             if let Some(gap) = event.since(self.clock.now)
                 && 1 < steps
             {
@@ -363,7 +409,11 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             let entry = &mut self.requests[position as usize];
             entry.record.last_token = stretch.end;
             let progress = entry.progress(entry.input, entry.output);
-            self.leave(position, Over::new(progress, stretch.end, Ending::Completed));
+            let over = Over::new(progress, stretch.end, Ending::Completed);
+            if let Some(door) = &mut self.door {
+                door.completed(&over);
+            }
+            self.leave(position, over);
         }
         self.finished = finished;
     }
@@ -385,15 +435,12 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
                 continue;
             }
             self.clock.let_in(job.arrival);
-            let position = match self.vacant.pop() {
-                Some(position) => {
-                    self.requests[position as usize] = entry;
-                    position
-                }
-                None => {
-                    self.requests.push(entry);
-                    short(self.requests.len() - 1)
-                }
+            let position = if let Some(position) = self.vacant.pop() {
+                self.requests[position as usize] = entry;
+                position
+            } else {
+                self.requests.push(entry);
+                short(self.requests.len() - 1)
             };
             let entry = &self.requests[position as usize];
             on!(&mut self.engine, b => b.arrive(position, entry));
@@ -404,7 +451,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     }
 
     /// Why a request that arrives now is refused, if it is.
-    fn refusal(&self, entry: &Entry) -> Option<Rejection> {
+    fn refusal(&mut self, entry: &Entry) -> Option<Rejection> {
         let id = entry.id;
         if let Some(memory) = on!(&self.engine, b => b.memory()) {
             let (needed, max) = (memory.most(entry), memory.largest());
@@ -417,8 +464,18 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             return Some(Rejection::QueueFull { id, waiting, max });
         }
         let tokens = entry.input + on!(&self.engine, b => b.waiting_tokens());
-        let max = self.settings.max_waiting_tokens.filter(|&max| max < tokens)?;
-        Some(Rejection::QueueTokens { id, tokens, max })
+        if let Some(max) = self.settings.max_waiting_tokens.filter(|&max| max < tokens) {
+            return Some(Rejection::QueueTokens { id, tokens, max });
+        }
+        if let Some(door) = &mut self.door {
+            let kv = on!(&self.engine, b => b.kv());
+            let used = kv.map_or(0.0, |(kv, used)| used as f64 / kv.blocks as f64);
+            if let Some(shut) = door.shut(self.clock.now, waiting, used) {
+                return Some(Rejection::Shut { id, shut });
+            }
+        }
+        let permit = self.permits.as_mut().is_none_or(|permits| permits.take(entry.arrival));
+        (!permit).then_some(Rejection::NoPermit { id })
     }
 
     /// The first departure of a request that is inside.
@@ -569,6 +626,7 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
         statistics.kv = on!(&self.engine, b => b.kv()).map(|(kv, _)| KvStatistics {
             preemptions: self.preemptions,
             preempted_requests: self.preempted_requests,
+            swapped_tokens: self.swapped_tokens,
             ..kv
         });
         statistics

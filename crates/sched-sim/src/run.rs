@@ -289,6 +289,7 @@ pub struct Books<'w> {
     records: Vec<RequestRecord>,
     details: Vec<RequestDetail>,
     hit_tokens: Vec<u64>,
+    servers: Vec<usize>,
 }
 
 impl<'w> Books<'w> {
@@ -300,14 +301,21 @@ impl<'w> Books<'w> {
             records: vec![RequestRecord::NEW; workload.len()],
             details: Vec::new(),
             hit_tokens: vec![0; if hits { workload.len() } else { 0 }],
+            servers: Vec::new(),
         }
     }
 
     /// Enters a request that is over; its number is its position in the workload, and one that
     /// is no position is ignored.
     pub fn take(&mut self, over: Over) {
-        let Over { progress, at, ending, .. } = over;
+        let Over { progress, at, ending, server } = over;
         let Some(position) = self.note(&progress) else { return };
+        if 0 < server {
+            self.servers.resize(self.records.len(), 0);
+        }
+        if let Some(its) = self.servers.get_mut(position) {
+            *its = server;
+        }
         let asked = self.workload.requests().get(position).map(|r| r.output_tokens);
         let detail = RequestDetail {
             position,
@@ -371,6 +379,7 @@ impl<'w> Books<'w> {
             end,
             details: self.details,
             hit_tokens: self.hit_tokens,
+            servers: self.servers,
         }
     }
 }

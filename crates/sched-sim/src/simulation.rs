@@ -140,13 +140,19 @@ pub struct Stall {
     pub from: Ticks,
     /// The start of the first step that it was in again; none if it never was.
     pub readmitted: Option<Ticks>,
-    /// The end of the step that had all its known tokens computed again and gave the next one;
-    /// none if it was preempted again before, or the run ended.
+    /// The end of the step that had all its known tokens computed again; none if it was preempted
+    /// again before, or the run ended.
+    pub recomputed: Option<Ticks>,
+    /// The end of the step that then gave its next token: the same one, or the next decode step
+    /// where a prompt's last step gives no token; none as above.
     pub caught_up: Option<Ticks>,
     /// Tokens whose KV was lost.
     pub lost_tokens: u64,
     /// Known tokens that the prefix cache still held when it was admitted again.
     pub hit_tokens: u64,
+    /// How long its KV moved out at the start of the step that went on without it, and moved back
+    /// at the start of the one that it was in again; zero if it was lost.
+    pub swap_time: Ticks,
 }
 
 impl Stall {
@@ -178,6 +184,7 @@ pub struct RunResult<'w> {
     pub(crate) end: RunEnd,
     pub(crate) details: Vec<RequestDetail>,
     pub(crate) hit_tokens: Vec<u64>,
+    pub(crate) servers: Vec<usize>,
 }
 
 impl RunResult<'_> {
@@ -204,6 +211,13 @@ impl RunResult<'_> {
     #[must_use]
     pub fn hit_tokens(&self) -> &[u64] {
         &self.hit_tokens
+    }
+
+    /// Which server of a fleet had each request that is over, in order of the workload, counted
+    /// from 0; empty if all were on the first.
+    #[must_use]
+    pub fn servers(&self) -> &[usize] {
+        &self.servers
     }
 
     /// The requests that were running at the end of a truncated run, in order of the workload;

@@ -26,6 +26,8 @@ pub struct KvStatistics {
     pub preempted_requests: u64,
     /// Tokens computed again after a preemption: what was lost, less the hits of its return.
     pub recomputed_tokens: u64,
+    /// Tokens whose KV was swapped out by preemptions.
+    pub swapped_tokens: u64,
 }
 
 impl KvStatistics {
@@ -40,6 +42,7 @@ impl KvStatistics {
             preemptions: self.preemptions + other.preemptions,
             preempted_requests: self.preempted_requests + other.preempted_requests,
             recomputed_tokens: self.recomputed_tokens + other.recomputed_tokens,
+            swapped_tokens: self.swapped_tokens + other.swapped_tokens,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::engine::Skipping;
 use crate::error::{Refusal, Result, SimError};
-use crate::memory::Order;
+use crate::memory::{Order, Preemption};
 use crate::policy::Horizon;
 use crate::reference::Plain;
 use crate::replica::Entry;
@@ -47,6 +47,9 @@ pub struct Waiting {
     /// Tokens that its prefill has to compute: its prompt, and after a preemption the tokens of
     /// its answer that it has already.
     pub known_tokens: u64,
+    /// Whether its KV is swapped out: it has nothing to prefill, and returns by
+    /// [`Step::swap_in`].
+    pub swapped: bool,
 }
 
 impl Waiting {
@@ -68,6 +71,7 @@ pub struct Step<'a> {
     pub(crate) inside: u64,
     pub(crate) max_num_seqs: u64,
     pub(crate) order: Order,
+    pub(crate) preemption: Preemption,
     pub(crate) at: Ticks,
     pub(crate) number: u64,
 }
@@ -104,7 +108,8 @@ impl<'a> Step<'a> {
         let r = self.requests.get(position)?;
         let known_tokens = on!(self, b => b.known(position, r));
         let (input_tokens, output_tokens) = (r.input, r.output);
-        Some(Waiting { position, input_tokens, output_tokens, known_tokens })
+        let swapped = on!(self, b => b.swapped(position));
+        Some(Waiting { position, input_tokens, output_tokens, known_tokens, swapped })
     }
 
     /// The batch in order of admission: the first request, or the one after `position`.
@@ -190,27 +195,46 @@ impl<'a> Step<'a> {
     }
 
     /// Preempts whoever the order puts last until there are blocks for one more token of every
-    /// decode that is left.
+    /// decode that is left; how many it were.
     ///
     /// # Errors
     ///
     /// As [`preempt`](Self::preempt).
-    pub fn make_room(&mut self) -> Result<()> {
+    pub fn make_room(&mut self) -> Result<u64> {
+        let before = self.running();
         while self.free_blocks() < self.decode_blocks()
             && let Some(last) = self.last_in_order()
         {
             self.preempt(last)?;
         }
-        Ok(())
+        Ok(before - self.running())
+    }
+
+    /// Brings the [next](Self::next_waiting) request back into the batch, if it was swapped out,
+    /// there is a slot, and there are blocks for it, for one more token of every decode and for the
+    /// policy's watermark; whether it is back. It decodes.
+    pub fn swap_in(&mut self) -> bool {
+        let Some(next) = self.next_waiting().filter(|next| next.swapped) else { return false };
+        let Some(r) = self.requests.get(next.position) else { return false };
+        let free = self.free_blocks().saturating_sub(self.decode_blocks());
+        let needed = on!(self, b => b.memory()).map_or(0, |memory| {
+            memory.pool.blocks_for(next.known_tokens + 1 - memory.lag) + memory.watermark
+        });
+        if self.max_num_seqs <= self.running() || free < needed || 0 < self.work().decodes {
+            return false;
+        }
+        on!(mut self, b => b.swap_in(r));
+        true
     }
 
     /// Takes a running request out of the batch and back into the queue, where the order has it.
-    /// Its blocks are free, and its KV is lost: what it knows is prefilled again.
+    /// Its blocks are free, and its KV is lost: what it knows is prefilled again. A decode is
+    /// swapped out if the policy says [so](crate::Policy::preemption).
     ///
     /// # Errors
     ///
     /// [`Refusal::NoSuchRequest`], [`Refusal::WrongStage`] if it is not running, or
-    /// [`Refusal::ServedTwice`] if it has work in this step.
+    /// [`Refusal::ServedTwice`] if it has work in this step or has come back in it.
     pub fn preempt(&mut self, position: usize) -> Result<()> {
         self.put_back(position, false)
     }
@@ -230,10 +254,15 @@ impl<'a> Step<'a> {
             let refusal = Refusal::WrongStage { id: RequestId::from(r.id), stage: "the batch" };
             return Err(self.refuse(refusal));
         }
-        if on!(self, b => b.served(position)) {
+        if on!(self, b => b.served(position) || b.returned(position)) {
             return Err(self.refuse(Refusal::ServedTwice { id: RequestId::from(r.id) }));
         }
-        on!(mut self, b => b.preempt(position, r, to_end));
+        let decodes = self.stage(position) == Some(Stage::Decode);
+        if decodes && matches!(self.preemption, Preemption::Swap { .. }) && !to_end {
+            on!(mut self, b => b.swap_out(position, r));
+        } else {
+            on!(mut self, b => b.preempt(position, r, to_end));
+        }
         Ok(())
     }
 
@@ -325,8 +354,9 @@ impl<'a> Step<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::BatchFull`], [`Refusal::NothingWaiting`], [`Refusal::NoBlocks`], or [`Refusal::PrefillTokens`] unless
-    /// `1 <= tokens` and the prompt has that many.
+    /// [`Refusal::BatchFull`], [`Refusal::NothingWaiting`], [`Refusal::NoBlocks`], or
+    /// [`Refusal::PrefillTokens`] unless `1 <= tokens` and the prompt has that many left: none, if
+    /// the request is swapped out.
     pub fn admit(&mut self, tokens: u64) -> Result<usize> {
         let running = self.running();
         if self.max_num_seqs <= running {
@@ -337,7 +367,8 @@ impl<'a> Step<'a> {
         };
         let r = self.request(position)?;
         let known = on!(self, b => b.known(position, r));
-        self.check_tokens(r, tokens, known)?;
+        let left = if on!(self, b => b.swapped(position)) { 0 } else { known };
+        self.check_tokens(r, tokens, left)?;
         if let Some(memory) = on!(self, b => b.memory()) {
             let needed = memory.admission(r, tokens, known);
             self.check_blocks("an admission", needed)?;

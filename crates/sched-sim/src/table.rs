@@ -53,9 +53,9 @@ impl Grid {
                 let expected = format!("2 to {} amounts of work", Self::MOST);
                 return Err(wrong(format!("{name} axis of {}", axis.len()), &expected));
             }
-            if let Some(pair) = axis.windows(2).find(|p| p[1] <= p[0]) {
+            if let Some(&[before, after]) = axis.array_windows().find(|[a, b]| b <= a) {
                 return Err(wrong(
-                    format!("{name} axis: {} after {}", pair[1], pair[0]),
+                    format!("{name} axis: {after} after {before}"),
                     "amounts that rise",
                 ));
             }

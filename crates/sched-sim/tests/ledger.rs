@@ -4,13 +4,15 @@
 
 mod common;
 
-use common::{decode_first, limits, step_time, workload};
+use common::{Budget, decode_first, limits, make, policy, settings, step_time, workload};
 use proptest::prelude::*;
+use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::ledger::{Account, Ledger, Steps};
+use sched_sim::server::{Books, Job, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::{
-    DecodeFirst, RunResult, SimError, Simulation, StepTime, Ticks, TwoRegime, Workload,
-    WorkloadRequest,
+    DecodeFirst, KvPool, Preemption, PrefillFirst, Replica, RunResult, ServerSettings, SimError,
+    Simulation, Stall, StepTime, Ticks, TwoRegime, Workload, WorkloadRequest,
 };
 
 /// TTFT and E2E of every completed request are the sums of its accounts.
@@ -47,6 +49,44 @@ fn two_regimes() -> impl Strategy<Value = TwoRegime> {
     )
 }
 
+/// The ledgers from stretches and from single steps are the same, add up, and have exactly the time
+/// between a preemption and its end under [`Account::Preempted`].
+fn books_balance(
+    result: &RunResult<'_>,
+    [skipped, single]: [&Steps; 2],
+    step_time: &impl StepTime,
+) -> Result<(), TestCaseError> {
+    let ledger = Ledger::new(result, skipped, step_time).unwrap();
+    adds_up(result, &ledger, result.workload());
+    prop_assert_eq!(&ledger, &Ledger::new(result, single, step_time).unwrap());
+    for row in ledger.rows() {
+        let detail = result.details().iter().find(|d| d.position == row.position);
+        let stalls = detail.map(|d| d.stalls.as_slice()).unwrap_or_default();
+        let out = |s: &Stall| s.readmitted.unwrap().since(s.from).unwrap().attoseconds();
+        let stalled = stalls.iter().map(out).sum::<u128>().cast_signed();
+        let moved = stalls.iter().map(|s| s.swap_time.attoseconds()).sum::<u128>().cast_signed();
+        prop_assert_eq!(row.e2e.attoseconds(Account::Preempted), stalled - moved);
+        prop_assert_eq!(row.e2e.attoseconds(Account::Swap), 2 * moved);
+        if stalls.is_empty() {
+            prop_assert_eq!(row.e2e.attoseconds(Account::Recompute), 0);
+        }
+    }
+    Ok(())
+}
+
+/// Runs a fleet, and what its steps were.
+fn fleet<S: Server>(
+    workload: &Workload,
+    router: RouterKind,
+    servers: impl Fn() -> Vec<S>,
+) -> (Steps, RunResult<'_>) {
+    let mut fleet = Fleet::new(servers(), router, 7).unwrap();
+    let (mut steps, mut books) = (Steps::default(), Books::new(workload, false));
+    let jobs = workload.requests().iter().enumerate().map(|(i, r)| Job::of(i, r));
+    let end = run_stream(&mut fleet, jobs, &mut steps, |over| books.take(over)).unwrap();
+    (steps, books.close(&fleet, end))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -70,6 +110,76 @@ proptest! {
         let ledger = Ledger::new(&result, &skipped, &step_time).unwrap();
         adds_up(&result, &ledger, &workload);
         prop_assert_eq!(&ledger, &Ledger::new(&result, &single, &step_time).unwrap());
+    }
+
+    /// Under every policy, memory and order: preempted, recomputed and held back; and the same from
+    /// stretches as from single steps.
+    #[test]
+    fn it_adds_up_under_every_policy(
+        workload in workload(),
+        policy in policy(),
+        settings in settings(),
+        affine in step_time(),
+        two in prop::option::of(two_regimes()),
+        limits in limits(),
+        patience in prop::option::weighted(0.2, 0_u64..20_000_000_000),
+    ) {
+        let step_time: Box<dyn StepTime> = match two {
+            Some(two) => Box::new(two),
+            None => Box::new(affine),
+        };
+        let simulation = || {
+            let run = Simulation::new(&workload, make(policy), &step_time).limits(limits);
+            let run = run.settings(settings);
+            match patience {
+                Some(ns) => run.patience(Ticks::from_nanoseconds(ns)),
+                None => run,
+            }
+        };
+        let (mut skipped, mut single) = (Steps::default(), Steps::default());
+        let result = simulation().run_observed(&mut skipped).unwrap();
+        let plain = simulation().run_reference_observed(&mut single).unwrap();
+        prop_assert_eq!(&result, &plain);
+        books_balance(&result, [&skipped, &single], &step_time)?;
+    }
+
+    /// Under a policy that serves some of those at a stage and leaves others out.
+    #[test]
+    fn it_adds_up_where_single_requests_are_left_out(
+        workload in workload(),
+        max_num_seqs in 1_u64..12,
+        tokens in prop_oneof![1_u64..20, 20_u64..2000],
+        step_time in two_regimes(),
+        limits in limits(),
+    ) {
+        let policy = Budget { max_num_seqs, tokens };
+        let simulation = || Simulation::new(&workload, policy.clone(), &step_time).limits(limits);
+        let (mut skipped, mut single) = (Steps::default(), Steps::default());
+        let result = simulation().run_observed(&mut skipped).unwrap();
+        let plain = simulation().run_reference_observed(&mut single).unwrap();
+        prop_assert_eq!(&result, &plain);
+        books_balance(&result, [&skipped, &single], &step_time)?;
+    }
+
+    /// In fleets, where each request is booked with the steps of the server that had it.
+    #[test]
+    fn it_adds_up_in_fleets(
+        workload in workload(),
+        policy in policy(),
+        settings in settings(),
+        step_time in two_regimes(),
+        router in prop::sample::select(RouterKind::ALL.to_vec()),
+        replicas in 1_usize..5,
+    ) {
+        let (skipped, skipping) = fleet(&workload, router, || (0..replicas).map(|_| {
+            Replica::new(make(policy), step_time).settings(settings)
+        }).collect());
+        let (single, plain) = fleet(&workload, router, || (0..replicas).map(|_| {
+            Replica::reference(make(policy), step_time).settings(settings)
+        }).collect());
+        prop_assert_eq!(&skipping, &plain);
+        prop_assert!(skipping.servers().iter().all(|&server| server < replicas));
+        books_balance(&skipping, [&skipped, &single], &step_time)?;
     }
 
     /// Under vLLM's scheduler with a KV cache that runs out, so that requests are preempted and
@@ -150,6 +260,41 @@ fn a_preemption_by_hand() {
     assert_eq!(b.dominant(), Account::Preempted);
 }
 
+/// Two prompts of 32 tokens and answers of 4 in 5 blocks of 16, `base=10ms, prefill=1ms/token`, and
+/// half a millisecond to move the KV of a token.
+///
+/// | step | starts | what | takes |
+/// |---|---|---|---|
+/// | 1 | 0 | both prompts | 74 ms |
+/// | 2 | 74 | 32 tokens of `b` move out; `a` decodes | 16 + 10 |
+/// | 3, 4 | 100 | `a` decodes and is done | 10 each |
+/// | 5 | 120 | `b` moves back and decodes | 16 + 10 |
+/// | 6, 7 | 146 | `b` decodes and is done | 10 each |
+///
+/// Of the 46 ms until its return `b` moved for 16, which are interference to `a`.
+#[test]
+fn a_swap_by_hand() {
+    let workload = Workload::new(vec![
+        WorkloadRequest::new("a", Ticks::ZERO, 32, 4),
+        WorkloadRequest::new("b", Ticks::ZERO, 32, 4),
+    ])
+    .unwrap();
+    let step_time: sched_sim::Affine = "base=10ms,prefill=1ms/token".parse().unwrap();
+    let swap = Preemption::Swap { per_token: "500us".parse().unwrap() };
+    let policy = PrefillFirst::new(8, 100).unwrap().with_preemption(swap).unwrap();
+    let mut settings = ServerSettings::default();
+    settings.kv = Some(KvPool::new(5, 16).unwrap());
+    let mut steps = Steps::default();
+    let simulation = Simulation::new(&workload, policy, step_time).settings(settings);
+    let result = simulation.run_observed(&mut steps).unwrap();
+    assert_eq!(result.statistics().kv.unwrap().swapped_tokens, 32);
+    let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
+    insta::assert_snapshot!(lines(&ledger, &workload), @r"
+    a: own_prefill 74.0, own_decode 30.0, interference 16.0
+    b: own_prefill 74.0, own_decode 30.0, preempted 30.0, swap 32.0
+    ");
+}
+
 /// `prefill_schedule_interval` 3: while `a` decodes, prompts run in every third step only.
 ///
 /// `base=1ms, prefill=10us/token`, sync, 24 tokens a step. Step 1 computes all 20 tokens of `a` and
@@ -178,6 +323,18 @@ fn a_prompt_that_a_step_leaves_out_is_held_back() {
     let us = |account| (b.attoseconds(account) / 1_000_000_000_000, account);
     assert_eq!(us(Account::HeldBack), (4000, Account::HeldBack));
     assert_eq!(us(Account::OwnPrefill), (4800, Account::OwnPrefill));
+}
+
+/// The accounts of E2E in milliseconds that are not zero, one line for each request.
+fn lines(ledger: &Ledger, workload: &Workload) -> String {
+    let mut lines = Vec::new();
+    for (row, r) in ledger.rows().iter().zip(workload.requests()) {
+        let accounts = Account::ALL.into_iter().filter(|a| row.e2e.attoseconds(*a) != 0);
+        let parts: Vec<String> =
+            accounts.map(|a| format!("{} {:.1}", a.id(), 1e3 * row.e2e.seconds(a))).collect();
+        lines.push(format!("{}: {}", r.id, parts.join(", ")));
+    }
+    lines.join("\n")
 }
 
 /// Steps of another run are refused, not booked wrongly.
@@ -227,14 +384,7 @@ fn a_ledger_by_hand() {
     let policy = DecodeFirst::new(2, 100).unwrap();
     let result = Simulation::new(&workload, policy, step_time).run_observed(&mut steps).unwrap();
     let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
-    let mut lines = Vec::new();
-    for (row, r) in ledger.rows().iter().zip(workload.requests()) {
-        let accounts = Account::ALL.into_iter().filter(|a| row.e2e.attoseconds(*a) != 0);
-        let parts: Vec<String> =
-            accounts.map(|a| format!("{} {:.1}", a.id(), 1e3 * row.e2e.seconds(a))).collect();
-        lines.push(format!("{}: {}", r.id, parts.join(", ")));
-    }
-    insta::assert_snapshot!(lines.join("\n"), @r"
+    insta::assert_snapshot!(lines(&ledger, &workload), @r"
     a: own_prefill 2.0, first_decode 2.1, own_decode 2.2, interference 1.1
     b: admission 1.0, own_prefill 4.2, first_decode 1.2
     c: admission 4.4, own_prefill 2.0, first_decode 1.1

@@ -1,7 +1,8 @@
 //! Laws of arrivals, lengths and think times against theory; sessions, closed loops, streams.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use sched_sim::workload::{
@@ -381,7 +382,7 @@ fn a_closed_loop_depends_on_the_user_and_not_on_the_order() {
     let run = |service: &dyn Fn(u64) -> u64| {
         let mut arrivals = spec.arrivals().unwrap();
         let mut answers: Vec<(Ticks, RequestId)> = Vec::new();
-        let mut requests: HashMap<String, (u64, u64, Ticks)> = HashMap::new();
+        let mut requests: BTreeMap<String, (u64, u64, Ticks)> = BTreeMap::new();
         let mut ended: HashMap<String, Ticks> = HashMap::new();
         loop {
             answers.sort();

@@ -3,59 +3,13 @@
 
 mod common;
 
-use common::{driven, limits, step_time, workload};
+use common::{driven, limits, make, policy, settings, step_time, workload};
 use proptest::prelude::*;
 use sched_sim::server::{Job, Over, Server, run_stream};
 use sched_sim::{
-    Affine, BatchHistory, DecodeFirst, KvPool, Orca, Order, Policy, PrefillFirst, Replica, RunEnd,
-    RunLimits, RunStatistics, Sarathi, ServerSettings, SgLang, Simulation, StaticBatch, Ticks,
-    Workload,
+    Affine, BatchHistory, KvPool, Orca, Policy, Replica, RunEnd, RunLimits, RunStatistics, Sarathi,
+    ServerSettings, Simulation, Ticks, Workload,
 };
-
-/// One of the policies, with limits from tight to plenty.
-fn policy() -> impl Strategy<Value = (usize, u64, u64)> {
-    let seqs = prop_oneof![3 => 1_u64..6, 2 => 6_u64..64];
-    let tokens = prop_oneof![1 => 1_u64..4, 3 => 4_u64..300, 2 => 300_u64..30_000];
-    (0_usize..6, seqs, tokens)
-}
-
-fn make((kind, seqs, tokens): (usize, u64, u64)) -> Box<dyn Policy> {
-    match kind {
-        0 => Box::new(DecodeFirst::new(seqs, tokens).unwrap()),
-        1 => Box::new(PrefillFirst::new(seqs, tokens).unwrap()),
-        2 => Box::new(Sarathi::new(seqs, tokens).unwrap()),
-        3 => Box::new(Orca::new(seqs).unwrap()),
-        4 => Box::new(StaticBatch::new(seqs).unwrap()),
-        _ => Box::new(SgLang::new(seqs, tokens).unwrap()),
-    }
-}
-
-/// No bound, or a pool from a few requests to many; blocks from a token to a page.
-fn settings() -> impl Strategy<Value = ServerSettings> {
-    let order = prop_oneof![
-        2 => Just(Order::Fcfs),
-        1 => Just(Order::ShortestJob),
-        1 => Just(Order::Priority)
-    ];
-    let size = prop_oneof![Just(1_u64), Just(4), Just(16), Just(17), Just(256)];
-    let tokens = prop_oneof![2 => 20_u64..600, 2 => 600_u64..5000, 1 => 5000_u64..100_000];
-    let kv = prop_oneof![
-        1 => Just(None),
-        4 => (size, tokens).prop_map(|(size, tokens)| {
-            Some(KvPool::new(tokens.div_ceil(size), size).unwrap())
-        }),
-    ];
-    let waiting = prop_oneof![3 => Just(None), 1 => (0_u64..8).prop_map(Some)];
-    let tokens = prop_oneof![3 => Just(None), 1 => (0_u64..2000).prop_map(Some)];
-    (order, kv, waiting, tokens).prop_map(|(order, kv, waiting, tokens)| {
-        let mut settings = ServerSettings::default();
-        settings.order = order;
-        settings.kv = kv;
-        settings.max_waiting = waiting;
-        settings.max_waiting_tokens = tokens;
-        settings
-    })
-}
 
 /// Clients that stay, or leave after a while.
 fn leaving() -> impl Strategy<Value = (Option<u64>, Vec<Option<u64>>)> {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use sched_sim::server::Rejection;
 use sched_sim::{
-    Affine, KvPool, Orca, Order, Policy, PrefillFirst, RunEnd, Sarathi, ServerSettings, SgLang,
-    Simulation, StaticBatch, Workload, WorkloadRequest,
+    Affine, KvPool, Orca, Order, Policy, Preemption, PrefillFirst, RunEnd, Sarathi, ServerSettings,
+    SgLang, Simulation, StaticBatch, Workload, WorkloadRequest,
 };
 
 /// A pool of so many blocks of so many tokens, first come, first served.
@@ -28,9 +28,9 @@ fn run(policy: impl Policy + Clone, settings: ServerSettings, rows: &[(u64, u64,
     });
     let workload = Workload::new(requests.collect()).unwrap();
     let step_time: Affine = "base=10ms,prefill=1ms/token".parse().unwrap();
-    let simulation = || Simulation::new(&workload, policy.clone(), step_time).settings(settings);
-    let result = simulation().run().unwrap();
-    assert_eq!(result, simulation().run_reference().unwrap());
+    let plain = Simulation::new(&workload, policy.clone(), step_time).settings(settings);
+    let result = Simulation::new(&workload, policy, step_time).settings(settings).run().unwrap();
+    assert_eq!(result, plain.run_reference().unwrap());
     assert_eq!(result.end(), RunEnd::Completed);
     let mut text = String::new();
     for (i, r) in result.records().iter().enumerate() {
@@ -109,6 +109,104 @@ fn out_of_blocks_the_last_to_arrive_computes_everything_again() {
         0: starts 0, first token 74, last 167; out from 74 to 104, loses 32\n\
         1: starts 0, first token 74, last 104\n";
     assert_eq!(run(PrefillFirst::new(8, 100).unwrap(), settings, &rows), expected);
+}
+
+/// A permit every 10 ms, of which two are kept. At 0 two of three come in; at 10 a third permit is
+/// there, at 15 half of one, at 100 two again.
+#[test]
+fn an_empty_token_bucket_refuses_who_arrives() {
+    let mut settings = ServerSettings::default();
+    settings.bucket = Some("100/s,burst=2".parse().unwrap());
+    let rows = [0, 0, 0, 10, 15, 100, 100, 100].map(|ms| (ms, 10, 1));
+    let text = run(Sarathi::new(8, 100).unwrap(), settings, &rows);
+    let refused: Vec<&str> = text.lines().filter(|line| line.contains("refused")).collect();
+    assert_eq!(refused, [2, 4, 7].map(|i| format!("{i}: refused, the token bucket has no permit")));
+}
+
+/// The bucket that is exact in time is that of `metrics_core` in permits.
+#[test]
+fn the_token_bucket_is_the_formula() {
+    use metrics_core::units::{Requests, RequestsPerSecond, Seconds};
+    let (rate, burst) = (RequestsPerSecond::new(8.0).unwrap(), Requests::new(3.0).unwrap());
+    // Gaps in units of 1/64 s, which floats hold exactly.
+    let gaps = [0, 0, 1, 3, 4, 0, 0, 8, 8, 2, 6, 64, 0, 0, 0, 0, 7, 1, 8, 16, 0, 0, 0];
+    let (mut fill, mut at, mut want, mut requests) = (burst, 0_u64, Vec::new(), Vec::new());
+    for (i, gap) in gaps.into_iter().enumerate() {
+        let dt = Seconds::new(gap as f64 / 64.0).unwrap();
+        fill = metrics_core::admission::token_bucket(fill, dt, rate, burst).unwrap();
+        want.push(1.0 <= fill.get());
+        if want[i] {
+            fill = Requests::new(fill.get() - 1.0).unwrap();
+        }
+        at += gap;
+        let arrival = sched_sim::Ticks::from_nanoseconds(at * 15_625_000);
+        requests.push(WorkloadRequest::new(i as u64, arrival, 1, 1));
+    }
+    let workload = Workload::new(requests).unwrap();
+    let mut settings = ServerSettings::default();
+    settings.bucket = Some("8/s,burst=3".parse().unwrap());
+    let policy = Sarathi::new(8, 100).unwrap();
+    let step_time: Affine = "base=1ms".parse().unwrap();
+    let result = Simulation::new(&workload, policy, step_time).settings(settings).run().unwrap();
+    let came_in: Vec<bool> = result.records().iter().map(|r| r.scheduled().is_some()).collect();
+    assert_eq!(came_in, want);
+    assert!(want.contains(&false));
+}
+
+/// One slot, steps of 10 ms and 10 ms more for a prompt of 10 tokens, in 100 blocks of one token.
+///
+/// | arrival | seen at | waiting | P99 of TTFT | |
+/// |---|---|---|---|---|
+/// | 0: 0 ms | 0 | 0 | none | comes in; 20 ms to its first token, ends at 40 |
+/// | 1: 5 | 20 | 0 | none | comes in and waits; ends at 60, with a TTFT of 55 ms |
+/// | 2: 5 | 20 | 1 | none | refused: the queue |
+/// | 3: 25 | 30 | 1 | none | refused: the queue |
+/// | 4: 100 | 100 | 0 | 55 ms, that of 1 | refused: 55 is not below 0.8 · 60 |
+/// | 5: 200 | 200 | 0 | none in 50 ms | comes in |
+#[test]
+fn the_admission_rule_looks_at_queue_memory_and_latency() {
+    let mut settings = pool(100, 1);
+    settings.rule = Some("queue=1,kv=0.5,slo=60ms,window=50ms".parse().unwrap());
+    let rows = [(0, 10, 3), (5, 10, 1), (5, 10, 1), (25, 10, 1), (100, 10, 1), (200, 10, 1)];
+    let text = run(Sarathi::new(1, 100).unwrap(), settings, &rows);
+    let lines: Vec<&str> = text.lines().collect();
+    let queue = "refused, the admission rule: the queue is at its limit";
+    assert_eq!(lines[1], "1: starts 40, first token 60, last 60");
+    assert_eq!((lines[2], lines[3]), (&*format!("2: {queue}"), &*format!("3: {queue}")));
+    let latency = "4: refused, the admission rule: the P99 of TTFT is not below 0.8 of its SLO";
+    assert_eq!(lines[4], latency);
+    assert_eq!(lines[5], "5: starts 200, first token 220, last 220");
+    // With at most 0.1 of the blocks, the one that comes while 10 are in use does not.
+    settings.rule = Some("queue=9,kv=0.1,slo=1s,window=1s".parse().unwrap());
+    let text = run(Sarathi::new(1, 100).unwrap(), settings, &rows[..2]);
+    assert!(text.ends_with("1: refused, the admission rule: the KV cache is at its limit\n"));
+}
+
+/// The same with 0.5 ms to move the KV of a token: the later one stores 32 tokens, so that its KV
+/// moves out for 16 ms of the step that begins at 74 and ends at 74 + 16 + 10 = 100. The first is
+/// done at 120. The step that begins then waits 16 ms for the KV to move back, and ends at 146.
+#[test]
+fn swapped_out_it_comes_back_and_computes_nothing_again() {
+    let rows = [(0, 32, 4), (0, 32, 4)];
+    let swap = Preemption::Swap { per_token: "500us".parse().unwrap() };
+    let expected = "\
+        0: starts 0, first token 74, last 120\n\
+        1: starts 0, first token 74, last 166; out from 74 to 120, loses 0\n";
+    let policy = PrefillFirst::new(8, 100).unwrap().with_preemption(swap).unwrap();
+    assert_eq!(run(policy, pool(5, 16), &rows), expected);
+    let policy = Sarathi::new(8, 100).unwrap().with_preemption(swap).unwrap();
+    assert_eq!(run(policy, pool(5, 16), &rows), expected);
+    // No prompt passes by whoever is swapped out: a third one of one block, which would fit from
+    // 100 on, starts when the second is back.
+    let rows = [(0, 32, 4), (0, 32, 4), (80, 10, 1)];
+    let text = run(policy, pool(5, 16), &rows);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[1], "1: starts 0, first token 74, last 176; out from 74 to 120, loses 0");
+    assert_eq!(lines[2], "2: starts 120, first token 156, last 156");
+    // A token may take a second at most.
+    let swap = Preemption::Swap { per_token: "1.1s".parse().unwrap() };
+    let error = PrefillFirst::new(8, 100).unwrap().with_preemption(swap).unwrap_err();
+    insta::assert_snapshot!(error, @"swap_time must be at most 1s, got 1.1s");
 }
 
 /// A budget of 20 tokens with the decodes. 0–20: the prompt of 0 (10 tokens) and 10 of 1: 30 ms, so

@@ -99,7 +99,7 @@ pub fn write<W: Write>(
             stage(&mut writer, from, stall.from)?;
             let back = stall.readmitted.unwrap_or(over);
             writer.span("preempted", REQUESTS, track, stall.from, back)?;
-            from = stall.caught_up.unwrap_or(back);
+            from = stall.recomputed.unwrap_or(back);
             writer.span("recompute", REQUESTS, track, back, from)?;
         }
         stage(&mut writer, from, over)?;

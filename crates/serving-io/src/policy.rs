@@ -3,8 +3,8 @@
 //! `vllm-v1` is not among them: its options are those of [`engine`](crate::engine).
 
 use sched_sim::{
-    DecodeFirst, KvPool, Orca, Order, Policy, PrefillFirst, Result, Sarathi, ServerSettings,
-    SgLang, StaticBatch,
+    DecodeFirst, KvPool, Orca, Order, Policy, Preemption, PrefillFirst, Result, Sarathi,
+    ServerSettings, SgLang, StaticBatch,
 };
 
 /// Most prompt tokens in a step of `prefill-first`, where nothing else is said.
@@ -29,6 +29,9 @@ pub struct ServerOptions {
     pub block_size: Option<u64>,
     /// Who is next in the queue.
     pub order: Option<Order>,
+    /// What becomes of the KV of a decode that is preempted; for policies that
+    /// [`may_swap`] alone.
+    pub preemption: Option<Preemption>,
 }
 
 impl ServerOptions {
@@ -41,7 +44,9 @@ impl ServerOptions {
             ("block_size", self.block_size),
         ];
         let counts = counts.into_iter().filter_map(|(name, n)| Some((name, n?.to_string())));
-        counts.chain(self.order.map(|order| ("order", order.to_string()))).collect()
+        let order = self.order.map(|order| ("order", order.to_string()));
+        let preemption = self.preemption.map(|p| ("preemption", p.to_string()));
+        counts.chain(order).chain(preemption).collect()
     }
 
     /// The settings of the server.
@@ -64,11 +69,18 @@ pub fn takes_chunk(name: &str) -> bool {
     matches!(name, "decode-first" | "sarathi" | "sglang")
 }
 
+/// Whether a policy can swap out a decode that it preempts.
+#[must_use]
+pub fn may_swap(name: &str) -> bool {
+    matches!(name, "prefill-first" | "sarathi")
+}
+
 /// The policy of this name; `None` if there is none.
 ///
 /// # Errors
 ///
-/// [`SimError`](sched_sim::SimError) for a limit of 0, or one that is too large.
+/// [`SimError`](sched_sim::SimError) for a limit of 0, one that is too large, or a swap that
+/// takes too long.
 ///
 /// # Examples
 ///
@@ -92,10 +104,15 @@ pub fn named(
         Ok(Box::new(policy?))
     }
     let tokens = options.max_num_batched_tokens.unwrap_or(MAX_NUM_BATCHED_TOKENS);
+    let preemption = options.preemption.unwrap_or_default();
     Some(match name {
         "decode-first" => boxed(DecodeFirst::new(max_num_seqs, chunk)),
-        "prefill-first" => boxed(PrefillFirst::new(max_num_seqs, tokens)),
-        "sarathi" => boxed(Sarathi::new(max_num_seqs, chunk)),
+        "prefill-first" => boxed(
+            PrefillFirst::new(max_num_seqs, tokens).and_then(|p| p.with_preemption(preemption)),
+        ),
+        "sarathi" => {
+            boxed(Sarathi::new(max_num_seqs, chunk).and_then(|p| p.with_preemption(preemption)))
+        }
         "orca" => boxed(Orca::new(max_num_seqs)),
         "static" => boxed(StaticBatch::new(max_num_seqs)),
         "sglang" => boxed(SgLang::new(max_num_seqs, chunk)),

@@ -25,7 +25,7 @@ pub use sglang::SgLang;
 pub use r#static::StaticBatch;
 
 use crate::error::Result;
-use crate::memory::Reserve;
+use crate::memory::{Preemption, Reserve};
 use crate::step::Step;
 use crate::step_time::StepWork;
 
@@ -34,7 +34,8 @@ use crate::step_time::StepWork;
 /// It says: asked again at the start of each of the next `steps` steps, the policy would do the
 /// very same operations with the same numbers, as long as until then no request finishes, none
 /// completes its prompt, none has less than a whole chunk left and, if `arrivals` is set, none
-/// arrives. A decision that admits a request, or serves a last partial chunk, never repeats.
+/// arrives. A decision that admits or preempts a request, or serves a last partial chunk, never
+/// repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Horizon {
     /// Steps with this decision, this one included.
@@ -77,6 +78,11 @@ pub trait Policy {
     /// Percent of the KV blocks that an admission leaves free; by default none.
     fn watermark_percent(&self) -> u64 {
         0
+    }
+
+    /// What becomes of the KV of a decode that it preempts; by default it is lost.
+    fn preemption(&self) -> Preemption {
+        Preemption::Recompute
     }
 
     /// Takes note of steps that have run: so many, each with this work or as it ages. A policy
@@ -130,6 +136,10 @@ impl<P: Policy + ?Sized> Policy for &mut P {
         (**self).watermark_percent()
     }
 
+    fn preemption(&self) -> Preemption {
+        (**self).preemption()
+    }
+
     fn ran(&mut self, work: &StepWork, steps: u64) {
         (**self).ran(work, steps);
     }
@@ -166,6 +176,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn watermark_percent(&self) -> u64 {
         (**self).watermark_percent()
+    }
+
+    fn preemption(&self) -> Preemption {
+        (**self).preemption()
     }
 
     fn ran(&mut self, work: &StepWork, steps: u64) {

@@ -6,9 +6,11 @@
 //! so that ITL has spikes of a whole prompt and TPOT grows with the arrival rate.
 //! The rule of vLLM's engine v0 (SOSP 2023), without chunks and on one step at a time: an admission
 //! leaves 1 % of the KV blocks free; out of blocks, the request that arrived last goes back to the
-//! front of the queue and computes everything it knows again.
+//! front of the queue and computes everything it knows again, or its KV is swapped out and it comes
+//! back, when nobody had to go in that step, before any prompt behind it.
 
 use crate::error::Result;
+use crate::memory::Preemption;
 use crate::policy::{Horizon, Policy, limit};
 use crate::step::Step;
 
@@ -31,6 +33,7 @@ use crate::step::Step;
 pub struct PrefillFirst {
     max_num_seqs: u64,
     max_num_batched_tokens: u64,
+    preemption: Preemption,
 }
 
 impl PrefillFirst {
@@ -45,7 +48,19 @@ impl PrefillFirst {
         Ok(Self {
             max_num_seqs: limit("max_num_seqs", max_num_seqs)?,
             max_num_batched_tokens: limit("max_num_batched_tokens", max_num_batched_tokens)?,
+            preemption: Preemption::default(),
         })
+    }
+
+    /// The same policy, which preempts decodes so.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::Coefficient`](crate::SimError) if a token takes longer than
+    /// [`Preemption::LONGEST`] to move.
+    pub fn with_preemption(mut self, preemption: Preemption) -> Result<Self> {
+        self.preemption = preemption.check()?;
+        Ok(self)
     }
 }
 
@@ -66,9 +81,14 @@ impl Policy for PrefillFirst {
         1
     }
 
+    fn preemption(&self) -> Preemption {
+        self.preemption
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         while step.running() < self.max_num_seqs
             && let Some(next) = step.next_waiting()
+            && !next.swapped
             && step.next_fits(next.known_tokens)
         {
             let tokens = step.work().prefill_tokens + next.known_tokens;
@@ -78,7 +98,9 @@ impl Policy for PrefillFirst {
             step.admit(next.known_tokens)?;
         }
         if step.work().is_empty() {
-            step.make_room()?;
+            if step.make_room()? == 0 {
+                while step.swap_in() {}
+            }
             step.decode_all()?;
         }
         Ok(())

@@ -6,10 +6,13 @@
 //! many decodes little of the budget is left, and TTFT grows.
 //! The rule of Sarathi-Serve (OSDI 2024), as Vidur replays it: the KV blocks of a whole prompt are
 //! taken at its admission, which leaves 1 % of them free; out of blocks, the request that arrived
-//! last starts over from the front of the queue. Vidur preempts also while no block is free but
+//! last starts over from the front of the queue, or, if it decodes, its KV is swapped out and it
+//! comes back before anybody behind it, when nobody had to go in that step and no prompt is in
+//! progress. Vidur preempts also while no block is free but
 //! none is needed; here a preemption needs a decode that needs a block.
 
 use crate::error::Result;
+use crate::memory::Preemption;
 use crate::policy::{Horizon, Policy, limit};
 use crate::step::Step;
 
@@ -29,6 +32,7 @@ use crate::step::Step;
 pub struct Sarathi {
     max_num_seqs: u64,
     chunk: u64,
+    preemption: Preemption,
 }
 
 impl Sarathi {
@@ -43,7 +47,19 @@ impl Sarathi {
         Ok(Self {
             max_num_seqs: limit("max_num_seqs", max_num_seqs)?,
             chunk: limit("chunk", chunk)?,
+            preemption: Preemption::default(),
         })
+    }
+
+    /// The same policy, which preempts decodes so.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::Coefficient`](crate::SimError) if a token takes longer than
+    /// [`Preemption::LONGEST`] to move.
+    pub fn with_preemption(mut self, preemption: Preemption) -> Result<Self> {
+        self.preemption = preemption.check()?;
+        Ok(self)
     }
 }
 
@@ -64,8 +80,15 @@ impl Policy for Sarathi {
         1
     }
 
+    fn preemption(&self) -> Preemption {
+        self.preemption
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
-        step.make_room()?;
+        // The prompt in progress has to stay the request admitted last.
+        if step.make_room()? == 0 && step.prefilling() == 0 {
+            while step.swap_in() {}
+        }
         step.decode_all()?;
         let mut left = self.chunk.saturating_sub(step.work().decodes);
         // A prompt is admitted only when those before it are done or done in this step, so that
@@ -80,6 +103,7 @@ impl Policy for Sarathi {
         while 0 < left
             && step.running() < self.max_num_seqs
             && let Some(next) = step.next_waiting()
+            && !next.swapped
             && step.next_fits(next.known_tokens)
         {
             let tokens = next.known_tokens.min(left);

@@ -339,15 +339,12 @@ impl<T: StepTime> VllmReplica<T> {
                 continue;
             }
             self.clock.let_in(job.arrival);
-            let place = match self.vacant.pop() {
-                Some(place) => {
-                    self.entries[place] = entry;
-                    place
-                }
-                None => {
-                    self.entries.push(entry);
-                    self.entries.len() - 1
-                }
+            let place = if let Some(place) = self.vacant.pop() {
+                self.entries[place] = entry;
+                place
+            } else {
+                self.entries.push(entry);
+                self.entries.len() - 1
             };
             self.place.insert(job.id, place);
             if let Some((at, why)) = job.departure() {
@@ -501,9 +498,11 @@ impl<T: StepTime> VllmReplica<T> {
                 entry.stalls.push(Stall {
                     from: *start,
                     readmitted: None,
+                    recomputed: None,
                     caught_up: None,
                     lost_tokens,
                     hit_tokens: 0,
+                    swap_time: Ticks::ZERO,
                 });
                 self.in_batch -= 1;
                 self.kv.preempted_requests += u64::from(first);
@@ -535,6 +534,7 @@ impl<T: StepTime> VllmReplica<T> {
                 if let Some(entry) = self.entry(row.id)
                     && let Some(stall) = entry.stalls.last_mut()
                 {
+                    stall.recomputed.get_or_insert(*end);
                     stall.caught_up.get_or_insert(*end);
                 }
             }

@@ -12,6 +12,7 @@ use foldhash::fast::FixedState;
 
 use super::config::{EngineVersion, QueuePolicy, VllmConfig};
 use super::plan::{FinishReason, Finished, Kind, Plan, Scheduled, Update};
+use crate::admission::Shut;
 use crate::error::Result;
 use crate::kv_cache::{BlockTable, Content, FreedOrder, Hit, KvCache, KvCounters, KvOptions};
 
@@ -110,6 +111,20 @@ pub enum Rejection {
         /// Most that may.
         max: u64,
     },
+    /// The admission rule of the server does not let it in.
+    #[error("the admission rule refuses request {id}: {shut}")]
+    Shut {
+        /// The request.
+        id: u64,
+        /// What keeps the door shut.
+        shut: Shut,
+    },
+    /// The token bucket of the server is empty.
+    #[error("the token bucket has no permit for request {id}")]
+    NoPermit {
+        /// The request.
+        id: u64,
+    },
 }
 
 impl Rejection {
@@ -130,6 +145,8 @@ impl Rejection {
             Self::QueueTokens { tokens, max, .. } => {
                 format!("{tokens} tokens would wait for prefill, and at most {max} may")
             }
+            Self::Shut { shut, .. } => format!("the admission rule: {shut}"),
+            Self::NoPermit { .. } => "the token bucket has no permit".to_owned(),
             Self::NeverFits { needed, max, .. } => format!(
                 "all its tokens need {needed} KV blocks, and one request can have at most {max}"
             ),

@@ -6,13 +6,13 @@ use crate::error::{Result, SimError};
 use crate::time::Ticks;
 
 /// The name of a law and the list behind its colon.
-pub(super) fn split(text: &str) -> (&str, &str) {
+pub(crate) fn split(text: &str) -> (&str, &str) {
     let (name, list) = text.split_once(':').unwrap_or((text, ""));
     (name.trim(), list.trim())
 }
 
 /// The values of a law, by name; values without a name are those of the names in order.
-pub(super) struct Parameters<'a> {
+pub(crate) struct Parameters<'a> {
     what: &'static str,
     text: &'a str,
     values: Vec<(&'static str, &'a str)>,
@@ -20,7 +20,7 @@ pub(super) struct Parameters<'a> {
 
 impl<'a> Parameters<'a> {
     /// Reads `list`, which is part of `text`, of a `what`.
-    pub(super) fn read(
+    pub(crate) fn read(
         what: &'static str,
         text: &'a str,
         list: &'a str,
@@ -54,7 +54,7 @@ impl<'a> Parameters<'a> {
     }
 
     /// The text of a value.
-    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.values.iter().find(|(n, _)| *n == name).map(|&(_, value)| value)
     }
 
@@ -74,23 +74,23 @@ impl<'a> Parameters<'a> {
     }
 
     /// A number.
-    pub(super) fn number(&self, name: &str, default: Option<f64>) -> Result<f64> {
+    pub(crate) fn number(&self, name: &str, default: Option<f64>) -> Result<f64> {
         self.value(name, default, "a number", |t| t.parse().ok())
     }
 
     /// A count, such as `512` or `8k`.
-    pub(super) fn count(&self, name: &str, default: Option<u64>) -> Result<u64> {
+    pub(crate) fn count(&self, name: &str, default: Option<u64>) -> Result<u64> {
         self.value(name, default, "a whole number", |t| grammar::count(t).ok())
     }
 
     /// A time with its unit.
-    pub(super) fn time(&self, name: &str) -> Result<Ticks> {
+    pub(crate) fn time(&self, name: &str) -> Result<Ticks> {
         self.value(name, None, "a time such as 5s or 200ms", |t| t.parse().ok())
     }
 }
 
 /// Refuses a parameter out of its bound.
-pub(super) fn within(
+pub(crate) fn within(
     input: &str,
     name: &str,
     value: f64,

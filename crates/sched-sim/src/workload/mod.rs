@@ -4,7 +4,7 @@ mod arrivals;
 mod delay;
 mod feedback;
 mod generate;
-mod law;
+pub(crate) mod law;
 mod lengths;
 
 pub use arrivals::ArrivalLaw;

@@ -6,8 +6,10 @@
 use proptest::prelude::*;
 use sched_sim::server::{Books, Job, Server};
 use sched_sim::{
-    Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, Policy, Result, RunLimits, RunResult,
-    Simulation, Stage, Step, StepTime, Ticks, Workload, WorkloadRequest,
+    AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, Orca, Order,
+    Policy, Preemption, PrefillFirst, Result, RunLimits, RunResult, Sarathi, ServerSettings,
+    SgLang, Simulation, Stage, StaticBatch, Step, StepTime, Ticks, TokenBucket, Workload,
+    WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -92,12 +94,12 @@ pub fn both<'w, P: Policy + Clone, T: StepTime + Clone>(
 
 /// Sends a workload to a server as its requests arrive, advancing it to each arrival before it is
 /// submitted, and if it `peeks` from one visible instant to the next in between.
-pub fn driven<'w>(
-    workload: &'w Workload,
+pub fn driven(
+    workload: &Workload,
     mut server: impl Server,
     hits: bool,
     peeks: bool,
-) -> Result<RunResult<'w>, TestCaseError> {
+) -> Result<RunResult<'_>, TestCaseError> {
     let mut books = Books::new(workload, hits);
     let mut over = Vec::new();
     let mut arrivals = workload.requests().iter().enumerate().peekable();
@@ -122,7 +124,9 @@ pub fn driven<'w>(
     }
     let end = server.finish(&mut ()).unwrap();
     server.take_over(&mut over);
-    over.into_iter().for_each(|o| books.take(o));
+    for o in over {
+        books.take(o);
+    }
     Ok(books.close(&server, end))
 }
 
@@ -277,4 +281,61 @@ impl Policy for Moody {
         }
         Ok(())
     }
+}
+
+/// One of the policies, with limits from tight to plenty.
+pub fn policy() -> impl Strategy<Value = (usize, u64, u64)> {
+    let seqs = prop_oneof![3 => 1_u64..6, 2 => 6_u64..64];
+    let tokens = prop_oneof![1 => 1_u64..4, 3 => 4_u64..300, 2 => 300_u64..30_000];
+    (0_usize..8, seqs, tokens)
+}
+
+/// KV of a token moves for a microsecond.
+const SWAP: Preemption = Preemption::Swap { per_token: Ticks::from_nanoseconds(1000) };
+
+/// The policy with these limits.
+pub fn make((kind, seqs, tokens): (usize, u64, u64)) -> Box<dyn Policy> {
+    match kind {
+        0 => Box::new(DecodeFirst::new(seqs, tokens).unwrap()),
+        1 => Box::new(PrefillFirst::new(seqs, tokens).unwrap()),
+        2 => Box::new(Sarathi::new(seqs, tokens).unwrap()),
+        3 => Box::new(Orca::new(seqs).unwrap()),
+        4 => Box::new(StaticBatch::new(seqs).unwrap()),
+        6 => Box::new(PrefillFirst::new(seqs, tokens).unwrap().with_preemption(SWAP).unwrap()),
+        7 => Box::new(Sarathi::new(seqs, tokens).unwrap().with_preemption(SWAP).unwrap()),
+        _ => Box::new(SgLang::new(seqs, tokens).unwrap()),
+    }
+}
+
+/// No bound, or a pool from a few requests to many; blocks from a token to a page.
+pub fn settings() -> impl Strategy<Value = ServerSettings> {
+    let order = prop_oneof![
+        2 => Just(Order::Fcfs),
+        1 => Just(Order::ShortestJob),
+        1 => Just(Order::Priority)
+    ];
+    let size = prop_oneof![Just(1_u64), Just(4), Just(16), Just(17), Just(256)];
+    let tokens = prop_oneof![2 => 20_u64..600, 2 => 600_u64..5000, 1 => 5000_u64..100_000];
+    let kv = prop_oneof![
+        1 => Just(None),
+        4 => (size, tokens).prop_map(|(size, tokens)| {
+            Some(KvPool::new(tokens.div_ceil(size), size).unwrap())
+        }),
+    ];
+    let waiting = prop_oneof![3 => Just(None), 1 => (0_u64..8).prop_map(Some)];
+    let tokens = prop_oneof![3 => Just(None), 1 => (0_u64..2000).prop_map(Some)];
+    let ms = |range| (range, 0_u64..1).prop_map(|(ms, _)| Ticks::from_nanoseconds(ms * 1_000_000));
+    let rule = (1_u64..10, 0.0_f64..=1.0, ms(1_u64..5000), ms(1_u64..60_000))
+        .prop_map(|(queue, kv, slo, window)| AdmissionRule::new(queue, kv, slo, window).unwrap());
+    let bucket = (ms(1_u64..3000), 1_u64..5).prop_map(|(t, n)| TokenBucket::new(t, n).unwrap());
+    let doors = (prop::option::weighted(0.15, rule), prop::option::weighted(0.15, bucket));
+    (order, kv, waiting, tokens, doors).prop_map(|(order, kv, waiting, tokens, doors)| {
+        let mut settings = ServerSettings::default();
+        settings.order = order;
+        settings.kv = kv;
+        settings.max_waiting = waiting;
+        settings.max_waiting_tokens = tokens;
+        (settings.rule, settings.bucket) = doors;
+        settings
+    })
 }
