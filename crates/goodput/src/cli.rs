@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, diagnose, diff, explain, fit, queue, report, sim, trace};
+use crate::{check, cost, diagnose, diff, explain, fit, plan, queue, report, sim, trace};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -26,9 +26,9 @@ Examples:
 
 Exit codes:
   0  fine
-  1  an objective is missed, or a figure regressed (check)
+  1  an objective is missed, or a figure regressed (check); a cost that is claimed is too low (cost)
   2  wrong command line, or an input that cannot be read
-  3  indeterminate (check), or a run that is not valid (report)
+  3  indeterminate (check, plan), or a run that is not valid (report)
   141  the reader of standard output is gone, as after `| head`";
 
 /// One set of books for LLM serving: exact metrics, goodput and queueing theory.
@@ -64,6 +64,12 @@ enum Command {
     /// What a trace is like; traces in our form, converted or drawn from a seed.
     #[command(after_help = trace::EXAMPLES)]
     Trace(trace::Arguments),
+    /// How many replicas a load needs, by closed form, queueing and simulation.
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(Box<plan::Arguments>),
+    /// What tokens cost at a real load, at the limit of the SLO, and against an API.
+    #[command(after_help = cost::EXAMPLES)]
+    Cost(cost::Arguments),
     /// A step time from measured steps, with its error per regime and what the data cannot tell.
     #[command(after_help = fit::EXAMPLES)]
     Fit(Box<fit::Arguments>),
@@ -97,7 +103,10 @@ impl Cli {
             Command::Diff(arguments) => arguments.check_files(output)?,
             Command::Diagnose(arguments) => arguments.check_files(output)?,
             Command::Sim(arguments) => arguments.check_files(output)?,
-            Command::Fit(_)
+            Command::Plan(arguments) => arguments.check_files(output)?,
+            Command::Cost(_)
+            | Command::Trace(_)
+            | Command::Fit(_)
             | Command::Queue(_)
             | Command::Explain(_)
             | Command::Completions { .. } => {}
@@ -128,6 +137,16 @@ impl Cli {
             // Here -o is the step-time file, and what was found goes to standard output.
             Command::Fit(arguments) => {
                 return Ok((fit::run(&arguments, format, self.output.output.as_deref())?, 0));
+            }
+            Command::Plan(arguments) => {
+                let (text, answer) = plan::run(&arguments, format)?;
+                code = answer;
+                text
+            }
+            Command::Cost(arguments) => {
+                let (text, answer) = cost::run(&arguments, format)?;
+                code = answer;
+                text
             }
             Command::Queue(arguments) => queue::run(&arguments, format)?,
             Command::Explain(arguments) => explain::run(&arguments, format)?,

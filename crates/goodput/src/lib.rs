@@ -4,12 +4,14 @@
 
 mod check;
 mod cli;
+mod cost;
 mod diagnose;
 mod diff;
 mod explain;
 mod fit;
 mod gate;
 mod output;
+mod plan;
 mod queue;
 mod report;
 mod sim;

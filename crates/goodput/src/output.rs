@@ -145,3 +145,30 @@ pub fn csv_text(header: &[&str], rows: &[Vec<String>]) -> Result<String> {
 pub fn json_text(value: &serde_json::Value) -> Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
 }
+
+/// A table for reading, or for a page.
+pub fn table(header: &[&str], rows: &[Vec<String>], md: bool) -> String {
+    if md { markdown_table(header, rows) } else { plain_table(header, rows) }
+}
+
+/// Every value of a document as a line of CSV: where it stands, and what it is.
+pub fn csv_of_json(value: &serde_json::Value) -> Result<String> {
+    fn walk(at: &str, value: &serde_json::Value, rows: &mut Vec<Vec<String>>) {
+        use serde_json::Value;
+        let below = |name: &str| {
+            if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
+        };
+        match value {
+            Value::Object(map) => map.iter().for_each(|(name, v)| walk(&below(name), v, rows)),
+            Value::Array(list) => {
+                list.iter().enumerate().for_each(|(i, v)| walk(&below(&i.to_string()), v, rows));
+            }
+            Value::Null => rows.push(vec![at.to_owned(), String::new()]),
+            Value::String(text) => rows.push(vec![at.to_owned(), text.clone()]),
+            other => rows.push(vec![at.to_owned(), other.to_string()]),
+        }
+    }
+    let mut rows = Vec::new();
+    walk("", value, &mut rows);
+    csv_text(&["figure", "value"], &rows)
+}

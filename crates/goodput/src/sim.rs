@@ -7,6 +7,7 @@ mod seeds;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use capacity::replica::step_time;
 use capacity::watch::Watched;
 use metrics_core::RequestTimeline;
 use metrics_core::grammar;
@@ -19,11 +20,10 @@ use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
 use sched_sim::workload::WorkloadSpec;
 use sched_sim::{
-    DecodeFirst, Floored, FlooredCoefficients, OfferedLoad, Policy, RateScale, RequestDetail,
-    RunEnd, RunLimits, RunResult, RunStatistics, Simulation, StepTime, Ticks, Workload,
+    DecodeFirst, OfferedLoad, Policy, RateScale, RequestDetail, RunEnd, RunLimits, RunResult,
+    RunStatistics, Simulation, Ticks, Workload,
 };
 use serving_io::engine::{EngineOptions, Machine};
-use serving_io::preset::Preset;
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
@@ -206,6 +206,17 @@ impl EngineArguments {
             all = longer;
         }
         Ok(all)
+    }
+
+    /// The options, for a command that takes one value of each.
+    pub fn single(&self) -> Result<Vec<(String, String)>> {
+        if let Some((name, values)) = self.lists().into_iter().find(|(_, list)| 1 < list.len()) {
+            let name = name.replace('_', "-");
+            bail!("--{name}: needs one value here, got {}", values.len());
+        }
+        let all = self.combinations()?;
+        let given = all.iter().flat_map(EngineOptions::given);
+        Ok(given.map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
     }
 }
 
@@ -495,29 +506,6 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
         })
         .collect();
     Ok((source, settings))
-}
-
-/// The step time that a source names.
-fn step_time(source: &StepTimeSource) -> Result<Box<dyn StepTime>> {
-    Ok(match source {
-        StepTimeSource::Affine(affine) => Box::new(*affine),
-        StepTimeSource::TwoRegime(form) => Box::new(*form),
-        StepTimeSource::Preset(preset) => Box::new(of_preset(preset)?),
-        StepTimeSource::Fitted(file) => Box::new(file.step),
-        _ => bail!("this version does not know the form of the step time"),
-    })
-}
-
-fn of_preset(preset: &Preset) -> Result<Floored> {
-    let t = preset.ticks().map_err(|e| anyhow!("{e}"))?;
-    Ok(Floored::new(FlooredCoefficients {
-        overhead: t.overhead,
-        floor: t.floor,
-        token: t.token,
-        attention: t.attention,
-        context: t.context,
-        request: t.request,
-    })?)
 }
 
 /// Runs one setting.
