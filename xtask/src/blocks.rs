@@ -38,6 +38,7 @@ pub const BLOCKS: &[Block] = &[
     ("tool-rules", |l| Ok(tool_rules(l))),
     ("tool-faults", |l| Ok(tool_faults(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
+    ("validation", crate::validate::block),
     ("sample-report", |_| sample_report()),
     ("sample-check", |_| sample_check()),
     ("sample-sim", |_| printed(&["sim"], 0)),

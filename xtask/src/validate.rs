@@ -4,29 +4,50 @@
 //! what was measured. Engine settings, workload and the coefficients of the case's `step_time` go
 //! in; the measured figures of runs to `predict` are only compared with. Runs to `calibrate` may be
 //! fitted to, and nothing else.
+//!
+//! With `--fits` the same cases are predicted with our own presets, which know nothing of the case:
+//! these errors are printed whatever they are, and have no gate.
 
 mod case;
 mod closed;
+mod rate;
+mod record;
+mod steps;
 mod sweep;
 
 use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use capacity::watch::Watched;
 use metrics_core::RequestTimeline;
 use metrics_core::Seconds;
 use metrics_core::slo::Latency;
 use metrics_core::summary::Summary;
 use metrics_core::timeline::Outcome;
 use sched_sim::vllm_v1::{EngineVersion, Usage, VllmConfig, VllmV1Run};
-use sched_sim::{Coefficients, Extra, Simulation, Ticks, TwoRegime, Workload, WorkloadRequest};
+use sched_sim::{
+    Coefficients, Extra, Simulation, StepTime, Ticks, TwoRegime, Workload, WorkloadRequest,
+};
 
 pub use case::{Case, CaseRun, Kind, Load, Role};
+pub use record::{FILE, Recorded, block};
+pub use steps::From;
 
 /// Seeds of a random load; the spread over them is printed.
 pub const SEEDS: u64 = 5;
 
+/// What a figure is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gate {
+    /// The tolerance of the case, in per cent.
+    Pct(f64),
+    /// None: for information, perhaps with a goal of our own in per cent.
+    None { goal_pct: Option<f64> },
+}
+
 /// One figure of one run.
+#[derive(Clone, Debug)]
 pub struct Row {
     pub run: String,
     pub figure: String,
@@ -34,8 +55,7 @@ pub struct Row {
     /// Smallest and largest over the seeds, for a random load.
     pub spread: Option<(f64, f64)>,
     pub measured: f64,
-    /// Allowed error in per cent; none is for information.
-    pub gate_pct: Option<f64>,
+    pub gate: Gate,
 }
 
 impl Row {
@@ -46,7 +66,10 @@ impl Row {
 
     /// Whether it is within its tolerance; a figure without one is.
     pub fn holds(&self) -> bool {
-        self.gate_pct.is_none_or(|gate| self.error_pct().abs() <= gate)
+        match self.gate {
+            Gate::Pct(gate) => self.error_pct().abs() <= gate,
+            Gate::None { .. } => true,
+        }
     }
 }
 
@@ -54,8 +77,14 @@ impl Row {
 pub struct Outcomes {
     pub id: String,
     pub title: String,
+    /// Engine, GPU and source of what was measured.
+    pub about: [String; 3],
     /// How the figures were made.
     pub method: String,
+    /// The preset that predicted it, if one did.
+    pub preset: Option<String>,
+    /// Why nothing could be predicted, if so.
+    pub unpredicted: Option<String>,
     /// Why the result is a fit and no prediction, if it is one.
     pub fitted: Option<String>,
     pub rows: Vec<Row>,
@@ -63,12 +92,15 @@ pub struct Outcomes {
 
 impl Outcomes {
     pub fn holds(&self) -> bool {
-        self.rows.iter().all(Row::holds)
+        self.unpredicted.is_none() && self.rows.iter().all(Row::holds)
     }
 }
 
+/// What one kind of case gives: how it was made and the figures, or why there are none.
+type Predicted = std::result::Result<(String, Vec<Row>), String>;
+
 /// Every case of a folder, in order of their files.
-pub fn run(dir: &Path) -> Result<Vec<Outcomes>> {
+pub fn run(dir: &Path, from: From) -> Result<Vec<Outcomes>> {
     let mut files: Vec<_> = std::fs::read_dir(dir)
         .with_context(|| format!("{} cannot be read", dir.display()))?
         .map(|entry| Ok(entry?.path()))
@@ -78,17 +110,43 @@ pub fn run(dir: &Path) -> Result<Vec<Outcomes>> {
     if files.is_empty() {
         bail!("{}: holds no case, expected *.json", dir.display());
     }
-    files.iter().map(|file| one(file).with_context(|| file.display().to_string())).collect()
+    files.iter().map(|file| one(file, from).with_context(|| file.display().to_string())).collect()
 }
 
-fn one(file: &Path) -> Result<Outcomes> {
+fn one(file: &Path, from: From) -> Result<Outcomes> {
     let case = Case::read(file)?;
-    let (method, rows) = match case.kind {
-        Kind::Replay | Kind::OpenLoopSweep => simulated(&case)?,
-        Kind::BatchSweep => sweep::run(&case)?,
-        Kind::ClosedLoopSweep => closed::run(&case)?,
-        Kind::Identities => identities(&case)?,
+    let predicted = match (case.kind, from) {
+        (Kind::Replay | Kind::OpenLoopSweep, _) => simulated(&case, from)?,
+        (Kind::BatchSweep, From::Case) => Ok(sweep::run(&case)?),
+        (Kind::BatchSweep, From::OwnFits) => simulated(&case, from)?,
+        (Kind::ClosedLoopSweep, From::Case) => Ok(closed::run(&case)?),
+        (Kind::ClosedLoopSweep, From::OwnFits) => Err(closed::unserved(&case)?),
+        (Kind::Identities, From::Case) => Ok(identities(&case)?),
+        (Kind::Identities, From::OwnFits) => {
+            Err("identities only: there is nothing to simulate".to_owned())
+        }
     };
+    let preset = match (from, &predicted) {
+        (From::OwnFits, Ok(_)) => steps::own(&case)?.ok().map(|p| p.name),
+        _ => None,
+    };
+    let (method, rows, unpredicted) = match predicted {
+        Ok((method, rows)) => (method, rows, None),
+        Err(why) => (String::new(), Vec::new(), Some(why)),
+    };
+    let e = &case.engine;
+    let about = [
+        format!("{} {}", e.name, e.version).trim().to_owned(),
+        e.gpu.clone(),
+        format!("{} {}, {}", case.source.repo, case.source.commit, case.source.license),
+    ];
+    if from == From::OwnFits {
+        // No gate is meant for what these fits say.
+        let rows =
+            rows.into_iter().map(|r| Row { gate: Gate::None { goal_pct: None }, ..r }).collect();
+        let (id, title) = (case.id, case.title);
+        return Ok(Outcomes { id, title, about, method, preset, unpredicted, fitted: None, rows });
+    }
     // Figures chosen or fitted on the run itself prove nothing about runs that were never seen.
     let origin = case.step_time.as_ref().map(|s| s.origin.as_str()).unwrap_or_default();
     let notes = case.notes.as_deref().unwrap_or_default();
@@ -104,23 +162,43 @@ fn one(file: &Path) -> Result<Outcomes> {
     } else {
         None
     };
-    Ok(Outcomes { id: case.id, title: case.title, method, fitted, rows })
+    Ok(Outcomes {
+        id: case.id,
+        title: case.title,
+        about,
+        method,
+        preset,
+        unpredicted,
+        fitted,
+        rows,
+    })
 }
 
 /// The whole table, and the last line.
-pub fn report(all: &[Outcomes]) -> Result<String> {
+pub fn report(all: &[Outcomes], from: From) -> Result<String> {
     let mut text = String::new();
     for o in all {
-        let mark = if o.holds() { "within tolerance" } else { "OUTSIDE" };
-        writeln!(text, "{}: {mark}\n  {}\n  {}", o.id, o.title, o.method)?;
+        let mark = match (from, &o.unpredicted, o.holds()) {
+            (_, Some(_), _) => "NOT PREDICTED",
+            (From::OwnFits, None, _) => "for information",
+            (From::Case, None, true) => "within tolerance",
+            (From::Case, None, false) => "OUTSIDE",
+        };
+        writeln!(text, "{}: {mark}\n  {}", o.id, o.title)?;
+        if let Some(why) = &o.unpredicted {
+            writeln!(text, "  {why}")?;
+        } else {
+            writeln!(text, "  {}", o.method)?;
+        }
         if let Some(why) = &o.fitted {
             writeln!(text, "  a fit, not a prediction: {why}")?;
         }
         for r in &o.rows {
-            let gate = match (r.gate_pct, r.holds()) {
-                (Some(g), true) => format!("within {g} %"),
-                (Some(g), false) => format!("OUTSIDE of {g} %"),
-                (None, _) => "for information".to_owned(),
+            let gate = match (r.gate, r.holds()) {
+                (Gate::Pct(g), true) => format!("within {g} %"),
+                (Gate::Pct(g), false) => format!("OUTSIDE of {g} %"),
+                (Gate::None { goal_pct: None }, _) => "for information".to_owned(),
+                (Gate::None { goal_pct: Some(g) }, _) => format!("goal {g} %"),
             };
             let spread = r
                 .spread
@@ -128,7 +206,7 @@ pub fn report(all: &[Outcomes]) -> Result<String> {
                 .unwrap_or_default();
             writeln!(
                 text,
-                "  {:18}{:22}{:>10} measured {:>10}  {:>+7.1} %  {gate}{spread}",
+                "  {:18}{:34}{:>10} measured {:>10}  {:>+7.1} %  {gate}{spread}",
                 r.run,
                 r.figure,
                 shown(r.predicted),
@@ -138,8 +216,16 @@ pub fn report(all: &[Outcomes]) -> Result<String> {
         }
         writeln!(text)?;
     }
-    let held = all.iter().filter(|o| o.holds()).count();
-    write!(text, "within tolerance: {held} of {} cases", all.len())?;
+    let predicted = all.iter().filter(|o| o.unpredicted.is_none()).count();
+    match from {
+        From::Case => {
+            let held = all.iter().filter(|o| o.holds()).count();
+            write!(text, "within tolerance: {held} of {} cases", all.len())?;
+        }
+        From::OwnFits => {
+            write!(text, "predicted with our own fits: {predicted} of {} cases", all.len())?;
+        }
+    }
     Ok(text)
 }
 
@@ -154,7 +240,7 @@ pub fn config(case: &Case, run: &CaseRun, longest: u64) -> Result<(VllmConfig, V
     const NOT_BINDING: u64 = 10_000_000;
     let e = &case.engine;
     let mut notes = Vec::new();
-    let block_size = e.block_size.unwrap_or(16);
+    let block_size = e.block_size.unwrap_or(16).max(1);
     let blocks = match (e.kv_blocks, e.kv_tokens) {
         (Some(blocks), _) => blocks,
         (None, Some(tokens)) => tokens / block_size,
@@ -165,13 +251,26 @@ pub fn config(case: &Case, run: &CaseRun, longest: u64) -> Result<(VllmConfig, V
     };
     // vLLM wants room for one request of the largest length; where the length was not recorded it
     // only bounds what no request of the run reaches.
-    let max_model_len = e.max_model_len.unwrap_or((blocks - 1) * block_size).max(longest + 1);
-    let mut c = VllmConfig::new(blocks, max_model_len.min((blocks - 1) * block_size));
-    c.engine_version = e.version.parse::<EngineVersion>()?;
+    let room = blocks.saturating_sub(1) * block_size;
+    let max_model_len = e.max_model_len.unwrap_or(room).max(longest + 1);
+    let mut c = VllmConfig::new(blocks, max_model_len.min(room));
+    c.engine_version = version(&e.version).unwrap_or_else(|| {
+        notes.push(format!(
+            "engine version `{}` has no rules here, those of vLLM {} are taken",
+            e.version,
+            EngineVersion::V0_33_0
+        ));
+        EngineVersion::V0_33_0
+    });
     c.block_size = block_size;
     c.enable_chunked_prefill = e.chunked_prefill.unwrap_or(true);
     c.enable_prefix_caching = e.prefix_caching.unwrap_or(true);
-    c = c.with_gpu_defaults(80.0, false, Usage::ApiServer);
+    let memory_gib = memory_gib(&e.gpu);
+    c = c.with_gpu_defaults(
+        memory_gib,
+        e.gpu.to_ascii_lowercase().contains("a100"),
+        Usage::ApiServer,
+    );
     if let Some(tokens) = e.max_num_batched_tokens {
         c.max_num_batched_tokens = tokens;
     }
@@ -182,23 +281,59 @@ pub fn config(case: &Case, run: &CaseRun, longest: u64) -> Result<(VllmConfig, V
     Ok((c, notes))
 }
 
-/// Replays and open-loop sweeps under the coefficients of the case.
-fn simulated(case: &Case) -> Result<(String, Vec<Row>)> {
-    let Some(step) = &case.step_time else {
-        bail!("a {} case needs `step_time`", case.kind.name());
+/// The release whose rules apply, from a text such as `0.19.0` or `0.19.0+cu128`.
+fn version(text: &str) -> Option<EngineVersion> {
+    let numbers = text.trim_start_matches('v').split(|c: char| !c.is_ascii_digit() && c != '.');
+    let version: EngineVersion = numbers.take(1).next()?.trim_end_matches('.').parse().ok()?;
+    (EngineVersion::OLDEST <= version && version <= EngineVersion::V0_33_0).then_some(version)
+}
+
+/// The memory of a GPU as its name states it, else the 80 GB of most servers: what vLLM's own
+/// limits depend on where none was given.
+fn memory_gib(gpu: &str) -> f64 {
+    let lower = gpu.to_ascii_lowercase();
+    let stated = lower.split_once("gb").and_then(|(before, _)| {
+        let digits: Vec<char> =
+            before.trim_end().chars().rev().take_while(char::is_ascii_digit).collect();
+        digits.into_iter().rev().collect::<String>().parse().ok()
+    });
+    stated.unwrap_or(80.0)
+}
+
+/// A measured figure of a run.
+pub fn measured(run: &CaseRun, name: &str) -> Option<f64> {
+    run.measured.iter().find(|(n, _)| n == name).map(|(_, x)| *x)
+}
+
+/// The longest request of a workload.
+pub fn longest(workload: &Workload) -> u64 {
+    workload.requests().iter().map(|r| r.input_tokens + r.output_tokens).max().unwrap_or(1)
+}
+
+/// Replays, open-loop sweeps and, with our own fits, batch sweeps: every request simulated.
+fn simulated(case: &Case, from: From) -> Result<Predicted> {
+    let chosen = match steps::choose(case, from)? {
+        Ok(chosen) => chosen,
+        Err(why) => {
+            return Ok(Err(if from == From::Case {
+                format!("the case has no step_time, and there is {why}")
+            } else {
+                why
+            }));
+        }
     };
-    let step_time = two_regime(step)?;
-    let client = Seconds::new(step.client_ms / 1e3)?;
+    let step = Watched::new(&chosen.step);
     let mut rows = Vec::new();
     let mut method = String::new();
-    for run in &case.runs {
+    for run in case.runs.iter().filter(|r| r.role != Role::Calibrate) {
+        if matches!(run.load, Load::Stated | Load::Closed { .. }) {
+            bail!("run {}: a {} needs requests to simulate", run.id, case.kind.name());
+        }
         let seeds = if run.load.is_random() { SEEDS } else { 1 };
         let mut figures: Vec<Vec<(String, f64)>> = Vec::new();
         for seed in 1..=seeds {
             let workload = run.load.workload(seed)?;
-            let longest =
-                workload.requests().iter().map(|r| r.input_tokens + r.output_tokens).max();
-            let (config, notes) = config(case, run, longest.unwrap_or(1))?;
+            let (config, notes) = config(case, run, longest(&workload))?;
             if method.is_empty() {
                 method = format!(
                     "vllm-v1 as of {}, max_num_seqs {}, max_num_batched_tokens {}, {} KV blocks{}",
@@ -209,12 +344,29 @@ fn simulated(case: &Case) -> Result<(String, Vec<Row>)> {
                     notes.iter().map(|n| format!("; {n}")).collect::<String>(),
                 );
             }
-            let result = Simulation::vllm_v1(&workload, VllmV1Run::new(config), step_time).run()?;
-            figures.push(of_timelines(&result.timelines()?, client)?);
+            figures.push(simulate(&workload, config, &step, chosen.client)?);
         }
         rows.extend(compare(run, &figures));
     }
-    Ok((method, rows))
+    rows.extend(rate::rows(&case.runs, &rows));
+    if let Some(made_from) = &chosen.made_from {
+        method.push_str(&format!("\n  step time: {made_from}"));
+    }
+    for beyond in step.beyond(&chosen.ranges) {
+        method.push_str(&format!("\n  OUTSIDE of its range: {beyond}"));
+    }
+    Ok(Ok((method, rows)))
+}
+
+/// The figures of one workload on a server.
+fn simulate(
+    workload: &Workload,
+    config: VllmConfig,
+    step: &dyn StepTime,
+    client: Seconds,
+) -> Result<Vec<(String, f64)>> {
+    let result = Simulation::vllm_v1(workload, VllmV1Run::new(config), step).run()?;
+    of_timelines(&result.timelines()?, client)
 }
 
 /// The case's coefficients as a step time.
@@ -294,8 +446,10 @@ pub fn compare(run: &CaseRun, seeds: &[Vec<(String, f64)>]) -> Vec<Row> {
             .iter()
             .filter_map(|figures| figures.iter().find(|(n, _)| n == figure).map(|(_, x)| *x))
             .collect();
-        let gate = run.gate_pct.iter().find(|(n, _)| n == figure).map(|(_, g)| *g);
-        let told = gate.is_some() || figure.ends_with("_mean_s") || figure.ends_with("_p99_s");
+        let gate = gate(run, figure);
+        let told = matches!(gate, Gate::Pct(_))
+            || figure.ends_with("_mean_s")
+            || figure.ends_with("_p99_s");
         if values.is_empty() || !told || run.role == Role::Calibrate {
             continue;
         }
@@ -308,10 +462,16 @@ pub fn compare(run: &CaseRun, seeds: &[Vec<(String, f64)>]) -> Vec<Row> {
             predicted: mean,
             spread: (1 < values.len()).then_some((low, high)),
             measured: *measured,
-            gate_pct: gate,
+            gate,
         });
     }
     rows
+}
+
+/// What the case holds a figure to.
+fn gate(run: &CaseRun, figure: &str) -> Gate {
+    let found = run.gate_pct.iter().find(|(n, _)| n == figure);
+    found.map_or(Gate::None { goal_pct: None }, |(_, g)| Gate::Pct(*g))
 }
 
 /// Little's law, and E2E from its parts.
@@ -319,31 +479,26 @@ fn identities(case: &Case) -> Result<(String, Vec<Row>)> {
     let mut rows = Vec::new();
     for run in &case.runs {
         let get = |name: &str| {
-            run.measured
-                .iter()
-                .find(|(n, _)| n == name)
-                .map(|(_, x)| *x)
-                .with_context(|| format!("run {}: `{name}` is not measured", run.id))
+            measured(run, name).with_context(|| format!("run {}: `{name}` is not measured", run.id))
         };
         // The identity holds for means: lengths and gaps of a request are nearly independent.
         let parts = get("ttft_mean_s")? + get("tpot_mean_s")? * (get("output_tokens_mean")? - 1.0);
         let in_flight = queueing::little::little_l(get("completed_per_s")?, get("e2e_mean_s")?)?;
-        let mut push = |figure: &str, predicted: f64, measured: f64, gate_pct: Option<f64>| {
+        let mut push = |figure: &str, predicted: f64, measured: f64, gate: Gate| {
             rows.push(Row {
                 run: run.id.clone(),
                 figure: figure.to_owned(),
                 predicted,
                 spread: None,
                 measured,
-                gate_pct,
+                gate,
             });
         };
-        let gate = run.gate_pct.iter().find(|(n, _)| n == "e2e_mean_s").map(|(_, g)| *g);
-        push("e2e_mean_s", parts, get("e2e_mean_s")?, gate);
+        push("e2e_mean_s", parts, get("e2e_mean_s")?, gate(run, "e2e_mean_s"));
         for (figure, value) in &run.derived {
             match figure.as_str() {
-                "in_flight_mean" => push(figure, in_flight, *value, Some(0.1)),
-                "e2e_from_parts_mean_s" => push(figure, parts, *value, Some(0.1)),
+                "in_flight_mean" => push(figure, in_flight, *value, Gate::Pct(0.1)),
+                "e2e_from_parts_mean_s" => push(figure, parts, *value, Gate::Pct(0.1)),
                 _ => {}
             }
         }
@@ -367,3 +522,6 @@ pub fn replayed(arrival_s: &[f64], input: &[u64], output: &[u64]) -> Result<Work
     });
     Ok(Workload::new(requests.collect())?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,14 +62,6 @@ impl Means {
         }
         Self::from_values(errors)
     }
-
-    /// Whether errors cancel (finding W30): E2E is less than 20 % off, while TTFT and TPOT are
-    /// more than 30 % off in opposite directions.
-    #[must_use]
-    pub fn errors_cancel(&self) -> bool {
-        let opposite = self.ttft_s * self.tpot_s < 0.0;
-        opposite && 0.3 < self.ttft_s.abs().min(self.tpot_s.abs()) && self.e2e_s.abs() < 0.2
-    }
 }
 
 /// A server that can be simulated under any step time.

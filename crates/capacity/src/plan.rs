@@ -438,7 +438,7 @@ pub fn scheduler(
             engine.set("max_num_seqs", &n.to_string())?;
         }
         let machine = match source {
-            StepTimeSource::Preset(p) => Machine::named(&p.model, &p.gpu, p.tensor_parallel),
+            StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel),
             _ => None,
         };
         let resolved = engine.resolve(machine.as_ref())?;

@@ -7,10 +7,9 @@ use metrics_core::units::Seconds;
 use sched_sim::server::Ending;
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::{
-    DecodeFirst, Floored, FlooredCoefficients, Job, Over, Replica, Server, SimError, StepTime,
+    DecodeFirst, Job, Over, Replica, Server, SimError, StepTime,
     Ticks, Workload,
 };
-use serving_io::preset::Preset;
 use serving_io::scenario::StepTimeSource;
 
 use crate::error::{PlanError, Result};
@@ -22,13 +21,12 @@ pub type SharedStepTime = Box<dyn StepTime + Send + Sync>;
 ///
 /// # Errors
 ///
-/// [`PlanError`] for coefficients that are no step time.
+/// [`PlanError::Contradiction`] for a form that this version does not know.
 pub fn step_time(source: &StepTimeSource) -> Result<SharedStepTime, PlanError> {
     Ok(match source {
         StepTimeSource::Affine(affine) => Box::new(*affine),
         StepTimeSource::TwoRegime(form) => Box::new(*form),
-        StepTimeSource::Preset(preset) => Box::new(of_preset(preset)?),
-        StepTimeSource::Fitted(file) => Box::new(file.step),
+        StepTimeSource::Fitted(file) => Box::new(file.step.clone()),
         _ => {
             let text = "this version does not know the form of the step time";
             return Err(PlanError::Contradiction(text.to_owned()));
@@ -36,24 +34,11 @@ pub fn step_time(source: &StepTimeSource) -> Result<SharedStepTime, PlanError> {
     })
 }
 
-fn of_preset(preset: &Preset) -> Result<Floored, PlanError> {
-    let t = preset.ticks()?;
-    Ok(Floored::new(FlooredCoefficients {
-        overhead: t.overhead,
-        floor: t.floor,
-        token: t.token,
-        attention: t.attention,
-        context: t.context,
-        request: t.request,
-    })?)
-}
-
 /// How far a step time is off its measurements: the mean size of its relative errors, where the
 /// source states it, the largest of its regimes.
 #[must_use]
 pub fn stated_error(source: &StepTimeSource) -> Option<f64> {
     match source {
-        StepTimeSource::Preset(preset) => Some(preset.errors.mean_absolute),
         StepTimeSource::Fitted(file) => {
             file.regimes.iter().map(|r| r.mean_absolute).reduce(f64::max)
         }

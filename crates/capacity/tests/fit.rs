@@ -163,7 +163,7 @@ fn a_file_keeps_the_fit_to_a_millionth() {
         let seconds = again.step.step(&work).seconds();
         assert!((seconds / fitted.seconds(&p).unwrap() - 1.0).abs() < 1e-6, "{p:?}");
     }
-    for form in [Form::Affine, Form::Linear, Form::Floored] {
+    for form in [Form::Affine, Form::Linear, Form::Floored, Form::Split] {
         let fitted = fit(&points(), form).unwrap();
         let made = file(&fitted, About::default()).unwrap();
         assert_eq!(FittedStepTime::parse("f.toml", &made.to_toml()).unwrap(), made);

@@ -14,6 +14,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use capacity::fit::file::{About, file};
 use capacity::fit::groups::groups;
 use capacity::fit::model::{Term, fit_terms};
 use capacity::fit::sources::{Options, read};
@@ -57,8 +58,12 @@ const BATCH: [Term; 2] = [Term::Base, Term::Decodes];
 const BATCH_AND_CONTEXT: [Term; 3] = [Term::Base, Term::Decodes, Term::Context];
 
 /// Other fits: prefill 15.7 % without and 10.1 % with a floor, decode 2.1 % and 1.8 % with context.
+///
 /// The rows of the batch that did not fit are left out by rule; of the rows that stand in the table
-/// three times one is kept, and with all three decode is at 1.8 % here too.
+/// three times one is kept. Over the deployments decode with context is then at 2.1 % on average and
+/// 2.0 % in the median. With the copies the average is 2.0 %; with the rows whose answer ended early
+/// too, which do not say over how many tokens their mean is, the median is 1.7 to 1.8 %. No choice
+/// among these brings the average to 1.8 %.
 #[test]
 fn splitwise_static_batches() {
     let Some(source) = measured("splitwise_sim/perf_model.csv", &Options::default()) else {
@@ -83,12 +88,19 @@ fn splitwise_static_batches() {
     }
     assert!(mean(&context) <= mean(&batch), "{context:?} {batch:?}");
     assert!(mean(&context) < 0.022, "{}", mean(&context));
+    context.sort_by(f64::total_cmp);
+    assert!(f64::midpoint(context[3], context[4]) < 0.0205, "{context:?}");
     assert!(mean(&prefill) < 0.101, "{}", mean(&prefill));
     assert!(1.0 < ordinary.iter().copied().fold(0.0, f64::max), "{ordinary:?}");
 }
 
 /// Other fits: decode 9 to 15 % by batch alone, 0.9 to 1.3 % with context, mixed steps 5 to 9 %;
 /// one set of coefficients for both regimes is 20 to 40 % off on pure decode.
+///
+/// Ours of mixed steps is at up to 10.0 %. What is missing is a term for the tokens before a chunk,
+/// which attention reads whatever the chunk's length: A has them only times the chunk. With such a
+/// term the RTX 4090 is at 8.8 %; after 8192 tokens and more, steps are 7 to 11 % longer than fitted.
+/// The rest is the dense layers, whose time is no line in the prompt tokens.
 #[test]
 fn kernel_tables() {
     for (name, kv_tokens) in [
@@ -140,7 +152,8 @@ fn decode_batch_sweep() {
         let error = fitted.errors(&held).unwrap().mean_absolute;
         assert!(error < other + 0.0005, "{output} {error}");
     }
-    // vLLM 0.8.5 captures CUDA graphs up to a batch of 512.
+    // Between the batches of 400 and 600 steps get longer at once. vLLM 0.8.5 captures CUDA graphs
+    // up to a batch of 512, which would explain it, but no batch in between was measured.
     let jump = fit(&source.points, Form::TwoRegime).unwrap().decode.unwrap().jump.unwrap();
     assert_eq!((jump.below, jump.above), (400.0, 600.0));
 }
@@ -167,6 +180,23 @@ fn llm_pilot_users() {
     let line = fit_terms(&known.iter().collect::<Vec<_>>(), Form::TwoRegime, &BATCH).unwrap();
     let line = line.errors(&held.iter().collect::<Vec<_>>()).unwrap();
     assert!(line.mean_absolute < 0.0551 && line.worst.abs() < 0.0815, "{line:?}");
+}
+
+/// A preset of ours is the fit of its tables, made anew.
+#[test]
+fn presets_are_what_a_fresh_fit_gives() {
+    for (name, folder, kv_tokens) in [
+        ("llama-3.1-8b-rtx-4090", "RTX4090_meta-llama_Llama-3.1-8B_bf16_tp1", 41_408),
+        ("llama-3.1-8b-rtx-pro-6000", "RTXPRO6000_meta-llama_Llama-3.1-8B_bf16_tp1", 400_000),
+        ("qwen3-32b-rtx-pro-6000", "RTXPRO6000_Qwen_Qwen3-32B_bf16_tp1", 80_000),
+    ] {
+        let options = Options { kv_tokens: Some(kv_tokens), ..Options::default() };
+        let path = format!("llmservingsim/profile/{folder}");
+        let Some(source) = measured(&path, &options) else { return };
+        let fresh = file(&fit(&source.points, Form::TwoRegime).unwrap(), About::default()).unwrap();
+        let kept = serving_io::preset::named(name).unwrap();
+        assert_eq!((&kept.step, &kept.regimes), (&fresh.step, &fresh.regimes), "{name}");
+    }
 }
 
 /// Other fits over deployments: TPOT 15.1 % by users alone, 10.6 % with context, 5.7 % with what

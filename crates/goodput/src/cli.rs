@@ -109,6 +109,7 @@ impl Cli {
             | Command::Fit(_)
             | Command::Queue(_)
             | Command::Explain(_)
+            | Command::Trace(_)
             | Command::Completions { .. } => {}
         }
         let mut code = 0;

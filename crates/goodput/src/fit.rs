@@ -10,8 +10,11 @@ use capacity::fit::groups::{check_units, groups};
 use capacity::fit::sources::{self, Options};
 use capacity::fit::validate::{Replay, replay};
 use capacity::fit::{Errors, Fitted, Form, Point, Regime, Source, fit};
+use capacity::means::Server;
 use clap::ValueEnum;
+use metrics_core::validity::Finding;
 use sched_sim::DecodeFirst;
+use serving_io::engine::{EngineOptions, Machine};
 
 use crate::output::{Format, check_outputs};
 
@@ -28,7 +31,9 @@ Examples:
   goodput sim --step-time step-time.toml
   goodput fit steps.csv --form floored --regime decode
   goodput fit batches.csv --map decodes=batch,time_ms=ms
-  goodput fit steps.csv --validate other-steps.csv";
+  goodput fit steps.csv --validate other-steps.csv
+  goodput fit steps.csv --validate requests.jsonl \\
+      --engine-args '--max-num-seqs 128 --num-gpu-blocks-override 2588'";
 
 /// Which steps are fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -54,7 +59,7 @@ enum FormName {
     Affine,
     /// Seconds per prompt token and per decode token alone.
     Linear,
-    /// Two sets for decode, split at a batch size, for comparison.
+    /// Two sets for decode, split at a batch size.
     Split,
 }
 
@@ -106,6 +111,15 @@ pub struct Arguments {
     /// Most prompt tokens of a request in a step, for the same.
     #[arg(long, value_name = "NUMBER", default_value_t = 2048)]
     chunk: u32,
+    /// A `vllm serve` command line, or its flags: the replay follows vLLM's scheduler.
+    #[arg(
+        long,
+        value_name = "LINE",
+        requires = "validate",
+        conflicts_with = "max_num_seqs",
+        allow_hyphen_values = true
+    )]
+    engine_args: Option<String>,
     /// Write the error of every point as CSV.
     #[arg(long, value_name = "FILE")]
     residuals: Option<PathBuf>,
@@ -118,6 +132,9 @@ pub struct Arguments {
     /// GPU, for the file.
     #[arg(long, value_name = "TEXT", default_value = "")]
     gpu: String,
+    /// How many GPUs hold one replica by tensor parallelism, for the file.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    tensor_parallel: u32,
     /// Engine with its version, for the file.
     #[arg(long, value_name = "TEXT", default_value = "")]
     engine: String,
@@ -185,7 +202,16 @@ struct Check {
     /// Points of deployments or regimes without a fit.
     unknown: u64,
     /// A replay of its requests, or why there is none.
-    replay: Option<std::result::Result<Replay, String>>,
+    replay: Option<std::result::Result<Replayed, String>>,
+}
+
+/// A log on a simulated server.
+struct Replayed {
+    /// Whose scheduler was followed, and what was assumed of it.
+    server: String,
+    notes: Vec<String>,
+    replay: Replay,
+    findings: Vec<Finding>,
 }
 
 /// How many deployments have no fit, and why the first has none.
@@ -309,16 +335,40 @@ fn check(arguments: &Arguments, path: &Path, source: Source, groups: &[Group]) -
     Ok(Check { source, errors, unknown, replay })
 }
 
+/// The server of a replay: what it is called, what was assumed of it, and it.
+type Served = (String, Vec<String>, Box<dyn Server>);
+
+/// The server that the arguments describe; none if they describe none.
+fn server(arguments: &Arguments) -> Result<Option<Served>> {
+    if let Some(line) = &arguments.engine_args {
+        let wrong = |e: serving_io::IoError| anyhow!("--engine-args: {e}");
+        let options = EngineOptions::from_command_line(line).map_err(wrong)?;
+        let machine = Machine::named(&arguments.model, &arguments.gpu, arguments.tensor_parallel);
+        let resolved = options.resolve(machine.as_ref()).map_err(wrong)?;
+        let mut notes = options.left_out().to_vec();
+        notes.extend(resolved.notes);
+        let c = &resolved.config;
+        let name = format!(
+            "vllm-v1 as of {}, max_num_seqs {}, max_num_batched_tokens {}, {} KV blocks",
+            c.engine_version, c.max_num_seqs, c.max_num_batched_tokens, c.num_blocks
+        );
+        return Ok(Some((name, notes, Box::new(resolved.config))));
+    }
+    let Some(seqs) = arguments.max_num_seqs else { return Ok(None) };
+    let server = DecodeFirst::new(u64::from(seqs), u64::from(arguments.chunk))?;
+    Ok(Some(("decode first".to_owned(), Vec::new(), Box::new(server))))
+}
+
 /// The requests of a log on a simulated server.
 fn replayed(
     arguments: &Arguments,
     path: &Path,
     group: &Group,
-) -> Result<std::result::Result<Replay, String>> {
-    let Some(seqs) = arguments.max_num_seqs else {
-        return Ok(
-            Err("give --max-num-seqs, the largest batch of the server, to replay it".into()),
-        );
+) -> Result<std::result::Result<Replayed, String>> {
+    let Some((name, notes, server)) = server(arguments)? else {
+        return Ok(Err(
+            "give --max-num-seqs, the largest batch of the server, or --engine-args for vLLM's scheduler, to replay it".into(),
+        ));
     };
     let (step, _) = match step_time(&group.fitted) {
         Ok(step) => step,
@@ -329,8 +379,11 @@ fn replayed(
     let [run] = file.runs.as_slice() else {
         return Ok(Err(format!("it has {} runs, and a replay takes one", file.runs.len())));
     };
-    let server = DecodeFirst::new(u64::from(seqs), u64::from(arguments.chunk))?;
-    Ok(replay(&run.timelines, &server, &step).map_err(|e| e.to_string()))
+    let error = group.fitted.parts().map(|f| f.errors.mean_absolute).fold(0.0, f64::max);
+    Ok(replay(&run.timelines, server.as_ref(), &step).map_err(|e| e.to_string()).map(|replay| {
+        let findings = replay.findings(error);
+        Replayed { server: name, notes, replay, findings }
+    }))
 }
 
 /// Writes the step-time file.
@@ -352,6 +405,7 @@ fn write(arguments: &Arguments, path: &Path, groups: &[Group]) -> Result<String>
         }),
         model: arguments.model.clone(),
         gpu: arguments.gpu.clone(),
+        tensor_parallel: arguments.tensor_parallel,
         engine: arguments.engine.clone(),
         source: files.join(", "),
         licence: arguments.licence.clone(),

@@ -527,7 +527,7 @@ fn simulate(
     let (mut config, mut remarks) = (None, Vec::new());
     let (result, load) = if setting.is_vllm() {
         let machine = match &setting.step_time {
-            StepTimeSource::Preset(p) => Machine::named(&p.model, &p.gpu, p.tensor_parallel),
+            StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel),
             _ => None,
         };
         let resolved = setting.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;

@@ -84,7 +84,7 @@ impl Part {
         };
         let mut file = file.map_err(|e| anyhow!("{e}"))?;
         if let Some(text) = &self.slice {
-            let slice: Slice = text.parse().map_err(|e| anyhow!("--{e}"))?;
+            let slice = text.parse::<Slice>().map_err(|e| anyhow!("--{e}"))?;
             file.workload = slice.of(&file.workload, file.epoch).map_err(|e| anyhow!("--{e}"))?;
         }
         Ok(file)

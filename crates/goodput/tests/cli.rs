@@ -842,13 +842,13 @@ fn requests_are_drawn_as_flags_say() {
         line.unwrap_or(text).trim().to_owned()
     };
     let text = sim(&["--rate", "300/min", "--arrivals", "gamma:cv=2", "--input-tokens", "64"]);
-    insta::assert_snapshot!(drawn(&text), @"");
+    insta::assert_snapshot!(drawn(&text), @"drawn            5/s gamma:cv=2; input constant:64; output lognormal:median=160,sigma=0.8,min=1,max=4096");
     assert_eq!(
         text,
         sim(&["--rate", "5", "--arrivals", "gamma:2", "--input-tokens", "constant:64"])
     );
     let turns = ["--turns", "geometric:3,max=9", "--think", "exponential:2s", "--seed", "7"];
-    insta::assert_snapshot!(drawn(&sim(&turns)), @"");
+    insta::assert_snapshot!(drawn(&sim(&turns)), @"drawn            15/s poisson; input lognormal:median=600,sigma=1.1,min=4,max=16384; output lognormal:median=160,sigma=0.8,min=1,max=4096; sessions of turns geometric:mean=3,max=9, think exponential:mean=2s after an arrival");
     let mut faults = String::new();
     for more in [
         &["--rate", "0"][..],
@@ -866,7 +866,32 @@ fn requests_are_drawn_as_flags_say() {
         faults.push_str(&sim(more));
     }
     faults.push_str(&run_in(dir.path(), &["sim", "--trace", "azure.csv", "--slice", "9..5"]));
-    insta::assert_snapshot!(faults, @"");
+    insta::assert_snapshot!(faults, @"
+    goodput: rate_per_s must be from 1e-6 to 1e9 requests per second, got 0
+    exit 2
+    goodput: --rate: rate `fast`: write 20/s, 1200/min, 50000/h or 20rps
+    exit 2
+    goodput: --arrivals: law of arrivals `gamma`: expected a number for `cv`
+    exit 2
+    goodput: --input-tokens: law of lengths `normal:5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    exit 2
+    goodput: output_tokens.max must be at least min and at most 4294967295, got 5
+    exit 2
+    goodput: --input-tokens: none.txt: cannot be read: No such file or directory (os error 2)
+    exit 2
+    goodput: --pairs: none.csv: cannot be read: No such file or directory (os error 2)
+    exit 2
+    goodput: turns must be at most 1000 turns: give the law a `max`, got 4294967295
+    exit 2
+    goodput: --requests: the requests of azure.csv are not drawn from a seed
+    exit 2
+    goodput: --slice: is for a trace, add --trace FILE
+    exit 2
+    goodput: --seeds: seed 18446744073709551615 has no 2 above it
+    exit 2
+    goodput: --slice `9..5`: expected requests `0..1000`, times from the start `10m-30m` or times of day `18:20-18:30`, the end after the start
+    exit 2
+    ");
 }
 
 /// Three seeds one by one give the mean and the paired difference of three seeds together.
@@ -911,8 +936,11 @@ fn a_generated_trace_runs_as_the_draw_does() {
     let dir = tempfile::tempdir().unwrap();
     let draw = ["--rate", "9", "--requests", "300", "--turns", "3", "--think", "1s"];
     let generate = ["trace", "generate", "-o", "t.jsonl"];
-    insta::assert_snapshot!(run_in(dir.path(), &[&generate[..], &draw].concat()), @"");
-    let settings = ["--policy", "vllm-v1", "--num-kv-blocks", "4000"];
+    insta::assert_snapshot!(run_in(dir.path(), &[&generate[..], &draw].concat()), @"
+    t.jsonl: 300 requests, seed 1
+      drawn            9/s poisson; input lognormal:median=600,sigma=1.1,min=4,max=16384; output lognormal:median=160,sigma=0.8,min=1,max=4096; sessions of turns constant:3, think constant:1s after an arrival
+    ");
+    let settings = ["--policy", "vllm-v1", "--num-kv-blocks", "9000"];
     let figures = |text: &str| {
         let rows = text.lines().filter(|l| l.contains("TTFT  ") || l.contains("prefix hit rate"));
         rows.collect::<Vec<_>>().join("\n")
@@ -927,6 +955,8 @@ fn a_generated_trace_runs_as_the_draw_does() {
     assert!(text.contains("\"arrival_s\":0,"), "{text}");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"");
+}
+
 /// `-` is standard output for every command's result, and for nothing else; a file is written once.
 #[test]
 fn outputs_mean_the_same_in_every_command() {

@@ -49,6 +49,7 @@ pub mod statistics;
 pub mod step;
 pub mod step_time;
 pub mod stepper;
+mod table;
 pub mod time;
 mod two_regime;
 pub mod vllm_v1;
@@ -69,6 +70,7 @@ pub use simulation::{
 pub use statistics::{KvStatistics, RunStatistics};
 pub use step::Step;
 pub use step_time::{Affine, Coefficients, MeanWork, StepTime, StepWork, StretchTime};
+pub use table::{Grid, Split, Table};
 pub use time::Ticks;
 pub use two_regime::{Extra, TwoRegime};
 pub use workload::{PromptContent, RateScale, RequestId, Workload, WorkloadRequest};

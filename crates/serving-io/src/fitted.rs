@@ -7,15 +7,19 @@
 //! |---|---|
 //! | `schema_version` | 1 |
 //! | `name`, `model`, `gpu`, `engine` | texts; empty where not known |
-//! | `form` | `two-regime`, `affine` or `floored` |
+//! | `tensor_parallel` | how many GPUs hold one replica, 1 where not given |
+//! | `form` | `two-regime`, `split`, `affine`, `floored` or `table` |
 //! | `source`, `licence`, `method` | texts |
 //! | `limits` | what the data could not tell, one text each |
 //! | `[decode_ms]`, `[prefill_ms]` | of `two-regime`: `a`, `b` (prefill only), `c`, `d`, `q` (prefill only) |
 //! | `[extra_ms]` | of `two-regime`, optional: `overhead`, `comm`, `floor` |
+//! | `[above_ms]` | of `split`, beside those of `two-regime`: `decodes`, the largest batch of `[decode_ms]`, and `a`, `c`, `d` for larger ones |
+//! | `[decode_table_ms]` | of `table`: `decodes` and `context_each`, lists that rise, and `times`, a list for each of `decodes` |
+//! | `[prefill_table_ms]` | of `table`: `prompt_tokens`, `context` of all decodes together, `times`, and what is added: `c` per decode, `q` per pair of prompt tokens |
 //! | `[step_ms]` | of `affine`: `a`, `b`, `c`, `d`, `q`; of `floored`: `o`, `w`, `b`, `cp`, `cd`, `e` |
-//! | `[[regimes]]` | `regime`, `points`, the errors, and the ranges of P, B, C and A as `[least, most]` |
+//! | `[[regimes]]` | `regime`, `points`, `mean_absolute`, those of `p90_absolute`, `p95_absolute`, `worst`, `max_absolute` and `bias` that are known, and the ranges of P, B, C and A as `[least, most]` |
 //!
-//! Built-in [presets](crate::preset) have a form of their own, and both are read from a path.
+//! Built-in [presets](crate::preset) are files of this kind.
 //!
 //! # Examples
 //!
@@ -49,8 +53,8 @@
 use std::fmt::{self, Write};
 
 use sched_sim::{
-    Affine, Coefficients, Extra, Floored, FlooredCoefficients, MeanWork, StepTime, StepWork,
-    StretchTime, Ticks, TwoRegime,
+    Affine, Coefficients, Extra, Floored, FlooredCoefficients, Grid, MeanWork, Split, StepTime,
+    StepWork, StretchTime, Table, Ticks, TwoRegime,
 };
 use serde::Deserialize;
 use toml::Spanned;
@@ -68,6 +72,8 @@ pub struct FittedStepTime {
     pub model: String,
     /// The GPU; empty if not known.
     pub gpu: String,
+    /// How many GPUs hold one replica by tensor parallelism.
+    pub tensor_parallel: u32,
     /// The engine; empty if not known.
     pub engine: String,
     /// Where the measurements come from.
@@ -85,11 +91,15 @@ pub struct FittedStepTime {
 }
 
 /// The coefficients of one of the forms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FittedStep {
     /// `two-regime`.
     TwoRegime(TwoRegime),
+    /// `split`.
+    Split(Split),
+    /// `table`.
+    Table(Table),
     /// `affine`.
     Affine(Affine),
     /// `floored`.
@@ -102,6 +112,8 @@ impl FittedStep {
     pub const fn form(&self) -> &'static str {
         match self {
             Self::TwoRegime(_) => "two-regime",
+            Self::Split(_) => "split",
+            Self::Table(_) => "table",
             Self::Affine(_) => "affine",
             Self::Floored(_) => "floored",
         }
@@ -110,6 +122,8 @@ impl FittedStep {
     fn inner(&self) -> &dyn StepTime {
         match self {
             Self::TwoRegime(t) => t,
+            Self::Split(t) => t,
+            Self::Table(t) => t,
             Self::Affine(t) => t,
             Self::Floored(t) => t,
         }
@@ -134,6 +148,28 @@ impl fmt::Display for FittedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TwoRegime(t) => t.fmt(f),
+            Self::Split(t) => {
+                let [below, above] = t.sets();
+                let decode = above.decode();
+                let (a, c, d) = (decode.base, decode.decode, decode.context);
+                write!(
+                    f,
+                    "{below}; above {} decodes:base={},decode={}/request,context={}/token",
+                    t.at(),
+                    a.compact(),
+                    c.compact(),
+                    d.compact()
+                )
+            }
+            Self::Table(t) => {
+                let size = |g: &Grid| format!("{} x {}", g.first().len(), g.second().len());
+                write!(
+                    f,
+                    "decode: table of {}, mixed: table of {}, beyond them their last lines",
+                    size(t.decode()),
+                    size(t.mixed())
+                )
+            }
             Self::Affine(t) => t.fmt(f),
             Self::Floored(t) => {
                 let c = t.coefficients();
@@ -164,11 +200,15 @@ pub struct FittedRegime {
     /// The mean size of the relative errors (MAPE).
     pub mean_absolute: f64,
     /// The size that 90 % of them do not pass.
-    pub p90_absolute: f64,
+    pub p90_absolute: Option<f64>,
+    /// The size that 95 % of them do not pass.
+    pub p95_absolute: Option<f64>,
     /// The largest, with its sign.
-    pub worst: f64,
+    pub worst: Option<f64>,
+    /// The size of the largest, where its sign is not known.
+    pub max_absolute: Option<f64>,
     /// Their mean with signs.
-    pub bias: f64,
+    pub bias: Option<f64>,
     /// Least and largest P.
     pub prefill_tokens: [f64; 2],
     /// Least and largest B.
@@ -198,6 +238,8 @@ struct Raw {
     name: String,
     model: String,
     gpu: String,
+    #[serde(default = "one")]
+    tensor_parallel: u32,
     engine: String,
     form: Spanned<String>,
     source: String,
@@ -205,6 +247,9 @@ struct Raw {
     method: String,
     limits: Vec<String>,
     decode_ms: Option<Spanned<RawDecode>>,
+    above_ms: Option<Spanned<RawAbove>>,
+    decode_table_ms: Option<Spanned<RawDecodeTable>>,
+    prefill_table_ms: Option<Spanned<RawPrefillTable>>,
     prefill_ms: Option<Spanned<RawAffine>>,
     extra_ms: Option<Spanned<RawExtra>>,
     step_ms: Option<Spanned<RawStep>>,
@@ -218,6 +263,34 @@ struct RawDecode {
     a: String,
     c: String,
     d: String,
+}
+
+/// The decode coefficients above a batch size.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAbove {
+    decodes: u64,
+    a: String,
+    c: String,
+    d: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDecodeTable {
+    decodes: Vec<u64>,
+    context_each: Vec<u64>,
+    times: Vec<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPrefillTable {
+    prompt_tokens: Vec<u64>,
+    context: Vec<u64>,
+    times: Vec<Vec<String>>,
+    c: String,
+    q: String,
 }
 
 #[derive(Deserialize)]
@@ -257,6 +330,10 @@ struct RawStep {
     e: Option<String>,
 }
 
+const fn one() -> u32 {
+    1
+}
+
 type Text = std::result::Result<Ticks, String>;
 
 /// Milliseconds as text in whole attoseconds, rounded to the nearest.
@@ -279,6 +356,23 @@ fn optional(name: &str, text: Option<&String>) -> Text {
 /// A coefficient that the form has to have.
 fn needed(name: &str, text: Option<&String>) -> std::result::Result<String, String> {
     text.cloned().ok_or_else(|| format!("no `{name}`"))
+}
+
+/// The coefficients of pure decode.
+fn decode_set(a: &str, c: &str, d: &str) -> std::result::Result<Coefficients, String> {
+    Ok(Coefficients {
+        base: ticks("a", a)?,
+        decode: ticks("c", c)?,
+        context: ticks("d", d)?,
+        ..Coefficients::default()
+    })
+}
+
+/// A table of times.
+fn grid(first: &[u64], second: &[u64], times: &[Vec<String>]) -> std::result::Result<Grid, String> {
+    let row = |row: &Vec<String>| row.iter().map(|t| ticks("times", t)).collect();
+    let times = times.iter().map(row).collect::<std::result::Result<Vec<Vec<Ticks>>, String>>()?;
+    Grid::new(first.to_vec(), second.to_vec(), times).map_err(|e| e.to_string())
 }
 
 impl RawAffine {
@@ -332,26 +426,28 @@ impl Raw {
     /// The coefficients, or what is wrong with them and where.
     fn step(&self) -> std::result::Result<FittedStep, (std::ops::Range<usize>, String)> {
         let at_form = |problem: &str| (self.form.span(), problem.to_owned());
+        let at = |span: std::ops::Range<usize>| move |problem: String| (span, problem);
+        // Every form has its tables and no others.
+        let tables = [
+            self.decode_ms.is_some(),
+            self.prefill_ms.is_some(),
+            self.above_ms.is_some(),
+            self.extra_ms.is_some(),
+            self.step_ms.is_some(),
+            self.decode_table_ms.is_some(),
+            self.prefill_table_ms.is_some(),
+        ];
         match self.form.get_ref().as_str() {
-            "two-regime" => {
-                let (Some(decode), Some(prefill), None) =
-                    (&self.decode_ms, &self.prefill_ms, &self.step_ms)
+            name @ ("two-regime" | "split") => {
+                let (Some(decode), Some(prefill), [.., false, false, false]) =
+                    (&self.decode_ms, &self.prefill_ms, tables)
                 else {
-                    return Err(at_form(
-                        "the form `two-regime` has [decode_ms] and [prefill_ms], and no [step_ms]",
-                    ));
+                    return Err(at_form(&format!(
+                        "the form `{name}` has [decode_ms] and [prefill_ms], and no [step_ms] and no tables"
+                    )));
                 };
-                let at = |span: std::ops::Range<usize>| move |problem: String| (span, problem);
                 let d = decode.get_ref();
-                let read = || -> std::result::Result<Coefficients, String> {
-                    Ok(Coefficients {
-                        base: ticks("a", &d.a)?,
-                        decode: ticks("c", &d.c)?,
-                        context: ticks("d", &d.d)?,
-                        ..Coefficients::default()
-                    })
-                };
-                let decode = read().map_err(at(decode.span()))?;
+                let decode = decode_set(&d.a, &d.c, &d.d).map_err(at(decode.span()))?;
                 let mixed = prefill.get_ref().coefficients().map_err(at(prefill.span()))?;
                 let extra = match &self.extra_ms {
                     None => Extra::default(),
@@ -367,12 +463,47 @@ impl Raw {
                         read().map_err(at(raw.span()))?
                     }
                 };
-                let form = TwoRegime::new(decode, mixed, extra);
-                form.map(FittedStep::TwoRegime).map_err(|e| at_form(&e.to_string()))
+                let form = |decode| {
+                    TwoRegime::new(decode, mixed, extra).map_err(|e| at_form(&e.to_string()))
+                };
+                let below = form(decode)?;
+                match (name, &self.above_ms) {
+                    ("two-regime", None) => Ok(FittedStep::TwoRegime(below)),
+                    ("split", Some(raw)) => {
+                        let r = raw.get_ref();
+                        let above = decode_set(&r.a, &r.c, &r.d).map_err(at(raw.span()))?;
+                        Split::new(r.decodes, below, form(above)?)
+                            .map(FittedStep::Split)
+                            .map_err(|e| at_form(&e.to_string()))
+                    }
+                    _ => {
+                        Err(at_form("the form `split` has [above_ms], and `two-regime` has it not"))
+                    }
+                }
+            }
+            "table" => {
+                let (Some(decode), Some(prefill), [false, false, false, false, false, ..]) =
+                    (&self.decode_table_ms, &self.prefill_table_ms, tables)
+                else {
+                    return Err(at_form(
+                        "the form `table` has [decode_table_ms] and [prefill_table_ms], and no coefficients",
+                    ));
+                };
+                let d = decode.get_ref();
+                let pure =
+                    grid(&d.decodes, &d.context_each, &d.times).map_err(at(decode.span()))?;
+                let p = prefill.get_ref();
+                let read = || -> std::result::Result<FittedStep, String> {
+                    let mixed = grid(&p.prompt_tokens, &p.context, &p.times)?;
+                    Table::new(pure, mixed, ticks("c", &p.c)?, pair("q", &p.q)?)
+                        .map(FittedStep::Table)
+                        .map_err(|e| e.to_string())
+                };
+                read().map_err(at(prefill.span()))
             }
             name @ ("affine" | "floored") => {
-                let (None, None, None, Some(step)) =
-                    (&self.decode_ms, &self.prefill_ms, &self.extra_ms, &self.step_ms)
+                let (Some(step), [false, false, false, false, true, false, false]) =
+                    (&self.step_ms, tables)
                 else {
                     return Err(at_form(&format!(
                         "the form `{name}` has [step_ms] and no other coefficients"
@@ -383,7 +514,7 @@ impl Raw {
                 read.map_err(|problem| (step.span(), problem))
             }
             other => Err(at_form(&format!(
-                "found `{}`, expected `two-regime`, `affine` or `floored`",
+                "found `{}`, expected `two-regime`, `split`, `affine`, `floored` or `table`",
                 shown(other)
             ))),
         }
@@ -400,6 +531,80 @@ fn milliseconds(t: Ticks) -> String {
     format!("{whole}.{}", format!("{part:015}").trim_end_matches('0'))
 }
 
+/// The coefficients of a step time as tables of its file.
+fn write_step(out: &mut String, step: &FittedStep) {
+    let table = |out: &mut String, name: &str, values: &[(&str, Ticks)]| {
+        let _ = writeln!(out, "[{name}]");
+        for (key, value) in values {
+            let _ = writeln!(out, "{key} = \"{}\"", milliseconds(*value));
+        }
+        out.push('\n');
+    };
+    let all = |c: Coefficients| {
+        [("a", c.base), ("b", c.prefill), ("c", c.decode), ("d", c.context), ("q", c.attention)]
+    };
+    let two_regime = |out: &mut String, t: &TwoRegime| {
+        let d = t.decode();
+        table(out, "decode_ms", &[("a", d.base), ("c", d.decode), ("d", d.context)]);
+        table(out, "prefill_ms", &all(t.mixed()));
+        let e = t.extra();
+        let extra = [("overhead", e.overhead), ("comm", e.comm), ("floor", e.floor)];
+        let extra: Vec<(&str, Ticks)> =
+            extra.into_iter().filter(|(_, t)| *t != Ticks::ZERO).collect();
+        if !extra.is_empty() {
+            table(out, "extra_ms", &extra);
+        }
+    };
+    match step {
+        FittedStep::TwoRegime(t) => two_regime(out, t),
+        FittedStep::Split(t) => {
+            let [below, above] = t.sets();
+            two_regime(out, below);
+            let d = above.decode();
+            let _ = writeln!(out, "[above_ms]\ndecodes = {}", t.at());
+            for (key, value) in [("a", d.base), ("c", d.decode), ("d", d.context)] {
+                let _ = writeln!(out, "{key} = \"{}\"", milliseconds(value));
+            }
+            out.push('\n');
+        }
+        FittedStep::Table(t) => {
+            let mut grid = |name: &str, axes: [&str; 2], g: &Grid| {
+                let _ = writeln!(out, "[{name}]");
+                let _ = writeln!(out, "{} = {:?}", axes[0], g.first());
+                let _ = writeln!(out, "{} = {:?}\ntimes = [", axes[1], g.second());
+                for row in g.times() {
+                    let row: Vec<String> = row.iter().map(|t| milliseconds(*t)).collect();
+                    let _ = writeln!(out, "    {row:?},");
+                }
+                out.push_str("]\n");
+            };
+            grid("decode_table_ms", ["decodes", "context_each"], t.decode());
+            grid("prefill_table_ms", ["prompt_tokens", "context"], t.mixed());
+            let rest = t.rest();
+            for (key, value) in [("c", rest.decode), ("q", rest.attention)] {
+                let _ = writeln!(out, "{key} = \"{}\"", milliseconds(value));
+            }
+            out.push('\n');
+        }
+        FittedStep::Affine(t) => table(out, "step_ms", &all(t.coefficients())),
+        FittedStep::Floored(t) => {
+            let c = t.coefficients();
+            table(
+                out,
+                "step_ms",
+                &[
+                    ("o", c.overhead),
+                    ("w", c.floor),
+                    ("b", c.token),
+                    ("cp", c.attention),
+                    ("cd", c.context),
+                    ("e", c.request),
+                ],
+            );
+        }
+    }
+}
+
 impl FittedStepTime {
     /// A step-time file from its text; `file` is only used in messages.
     ///
@@ -414,6 +619,7 @@ impl FittedStepTime {
             name: raw.name,
             model: raw.model,
             gpu: raw.gpu,
+            tensor_parallel: raw.tensor_parallel,
             engine: raw.engine,
             source: raw.source,
             licence: raw.licence,
@@ -430,16 +636,17 @@ impl FittedStepTime {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let mut out = format!("schema_version = {SCHEMA_VERSION}\n");
         for (key, value) in [
-            ("name", self.name.as_str()),
-            ("model", &self.model),
-            ("gpu", &self.gpu),
-            ("engine", &self.engine),
-            ("form", self.step.form()),
-            ("source", &self.source),
-            ("licence", &self.licence),
-            ("method", &self.method),
+            ("name", quoted(&self.name)),
+            ("model", quoted(&self.model)),
+            ("gpu", quoted(&self.gpu)),
+            ("tensor_parallel", self.tensor_parallel.to_string()),
+            ("engine", quoted(&self.engine)),
+            ("form", quoted(self.step.form())),
+            ("source", quoted(&self.source)),
+            ("licence", quoted(&self.licence)),
+            ("method", quoted(&self.method)),
         ] {
-            let _ = writeln!(out, "{key} = {}", quoted(value));
+            let _ = writeln!(out, "{key} = {value}");
         }
         out.push_str("limits = [");
         for limit in &self.limits {
@@ -447,55 +654,21 @@ impl FittedStepTime {
         }
         out.push_str(if self.limits.is_empty() { "]\n" } else { "\n]\n" });
         out.push_str("\n# Milliseconds; text, so that every digit is kept.\n");
-        let mut table = |name: &str, values: &[(&str, Ticks)]| {
-            let _ = writeln!(out, "[{name}]");
-            for (key, value) in values {
-                let _ = writeln!(out, "{key} = \"{}\"", milliseconds(*value));
-            }
-            out.push('\n');
-        };
-        let all = |c: Coefficients| {
-            [("a", c.base), ("b", c.prefill), ("c", c.decode), ("d", c.context), ("q", c.attention)]
-        };
-        match self.step {
-            FittedStep::TwoRegime(t) => {
-                let d = t.decode();
-                table("decode_ms", &[("a", d.base), ("c", d.decode), ("d", d.context)]);
-                table("prefill_ms", &all(t.mixed()));
-                let e = t.extra();
-                let extra = [("overhead", e.overhead), ("comm", e.comm), ("floor", e.floor)];
-                let extra: Vec<(&str, Ticks)> =
-                    extra.into_iter().filter(|(_, t)| *t != Ticks::ZERO).collect();
-                if !extra.is_empty() {
-                    table("extra_ms", &extra);
-                }
-            }
-            FittedStep::Affine(t) => table("step_ms", &all(t.coefficients())),
-            FittedStep::Floored(t) => {
-                let c = t.coefficients();
-                table(
-                    "step_ms",
-                    &[
-                        ("o", c.overhead),
-                        ("w", c.floor),
-                        ("b", c.token),
-                        ("cp", c.attention),
-                        ("cd", c.context),
-                        ("e", c.request),
-                    ],
-                );
-            }
-        }
+        write_step(&mut out, &self.step);
         for r in &self.regimes {
             let _ =
                 writeln!(out, "[[regimes]]\nregime = {}\npoints = {}", quoted(&r.regime), r.points);
             for (key, value) in [
-                ("mean_absolute", r.mean_absolute),
+                ("mean_absolute", Some(r.mean_absolute)),
                 ("p90_absolute", r.p90_absolute),
+                ("p95_absolute", r.p95_absolute),
                 ("worst", r.worst),
+                ("max_absolute", r.max_absolute),
                 ("bias", r.bias),
             ] {
-                let _ = writeln!(out, "{key} = {value:?}");
+                if let Some(value) = value {
+                    let _ = writeln!(out, "{key} = {value:?}");
+                }
             }
             for (key, [least, most]) in [
                 ("prefill_tokens", r.prefill_tokens),

@@ -76,7 +76,7 @@ use crate::error::{IoError, Place, Result, listed, shown};
 use crate::fitted::FittedStepTime;
 use crate::input::Input;
 use crate::lengths;
-use crate::preset::{self, Preset};
+use crate::preset;
 use crate::run::Note;
 use crate::trace::{TraceOptions, read_trace_path};
 
@@ -190,9 +190,7 @@ pub enum StepTimeSource {
     Affine(Affine),
     /// Coefficients in two regimes.
     TwoRegime(TwoRegime),
-    /// A preset.
-    Preset(Box<Preset>),
-    /// A file that `goodput fit` wrote.
+    /// A step-time file, or a preset, which is one that is built in.
     Fitted(Box<FittedStepTime>),
 }
 
@@ -210,7 +208,7 @@ impl std::str::FromStr for StepTimeSource {
             return step_time_file(Path::new(text));
         }
         if !text.contains('=') {
-            return preset::named(text).map(|p| Self::Preset(Box::new(p)));
+            return preset::named(text).map(|p| Self::Fitted(Box::new(p)));
         }
         if text.contains(';') || text.starts_with("decode:") || text.starts_with("mixed:") {
             return text.parse().map(Self::TwoRegime).map_err(simulation);
@@ -219,15 +217,11 @@ impl std::str::FromStr for StepTimeSource {
     }
 }
 
-/// A file of a fitted step time, or of a preset.
+/// A file of a fitted step time.
 fn step_time_file(path: &Path) -> Result<StepTimeSource> {
-    let name = path.display().to_string();
     let text = config_text(path, "a step time in TOML")?;
-    // A preset names its form as a formula.
-    if text.lines().any(|l| l.trim_start().starts_with("[coefficients_ms]")) {
-        return Preset::parse(&name, &text).map(|p| StepTimeSource::Preset(Box::new(p)));
-    }
-    FittedStepTime::parse(&name, &text).map(|f| StepTimeSource::Fitted(Box::new(f)))
+    FittedStepTime::parse(&path.display().to_string(), &text)
+        .map(|f| StepTimeSource::Fitted(Box::new(f)))
 }
 
 /// The text of one of our files.

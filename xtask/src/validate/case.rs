@@ -1,5 +1,6 @@
 //! A case as its file has it, checked when read.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -50,9 +51,18 @@ pub enum Role {
 }
 
 /// The engine, as far as it was recorded.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Engine {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
     pub version: String,
+    #[serde(default)]
+    pub model: String,
+    pub dtype: Option<String>,
+    #[serde(default)]
+    pub gpu: String,
+    pub tensor_parallel: Option<u32>,
     pub max_num_seqs: Option<u64>,
     pub max_num_batched_tokens: Option<u64>,
     pub max_model_len: Option<u64>,
@@ -101,16 +111,18 @@ pub enum Load {
     /// Requests one by one.
     Replay { arrival_s: Vec<f64>, input: Vec<u64>, output: Vec<u64> },
     /// Exponential gaps scaled so that exactly so many arrive in the duration.
-    PoissonFixedCount { requests: u64, duration_s: f64, input: Lengths, output: Lengths },
+    PoissonFixedCount { requests: u64, duration_s: f64, lengths: LengthPairs },
+    /// Exponential gaps at a rate.
+    Poisson { requests: u64, rate_per_s: f64, lengths: LengthPairs },
     /// All at once.
-    AllAtZero { requests: u64, input: Lengths, output: Lengths },
+    AllAtZero { requests: u64, lengths: LengthPairs },
     /// Users without think time, with mean lengths.
     Closed { users: u64, output_mean: f64 },
-    /// Nothing to simulate.
+    /// A rate without lengths: nothing to simulate.
     Stated,
 }
 
-/// How lengths are drawn.
+/// How a length is drawn.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths {
     Constant(u64),
@@ -134,6 +146,36 @@ impl Lengths {
     }
 }
 
+/// How prompt and answer of a request are drawn.
+#[derive(Clone, Debug)]
+pub enum LengthPairs {
+    /// Each by itself.
+    Apart(Lengths, Lengths),
+    /// A request of a file, prompt and answer together.
+    Measured(Vec<(u64, u64)>),
+}
+
+impl LengthPairs {
+    fn draw(&self, rng: &mut Pcg64Mcg) -> (u64, u64) {
+        match self {
+            Self::Apart(input, output) => (input.draw(rng), output.draw(rng)),
+            Self::Measured(pairs) => pairs[rng.random_range(0..pairs.len())],
+        }
+    }
+
+    /// Mean prompt and mean answer.
+    pub fn means(&self) -> (f64, f64) {
+        match self {
+            Self::Apart(input, output) => (input.mean(), output.mean()),
+            Self::Measured(pairs) => {
+                let n = pairs.len() as f64;
+                let sum = |of: fn(&(u64, u64)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;
+                (sum(|p| p.0) / n, sum(|p| p.1) / n)
+            }
+        }
+    }
+}
+
 /// One run of a case.
 pub struct CaseRun {
     pub id: String,
@@ -145,10 +187,22 @@ pub struct CaseRun {
     pub derived: Vec<(String, f64)>,
 }
 
+/// Where the measured figures come from.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Source {
+    #[serde(default)]
+    pub repo: String,
+    #[serde(default)]
+    pub commit: String,
+    #[serde(default)]
+    pub license: String,
+}
+
 /// A case.
 pub struct Case {
     pub id: String,
     pub title: String,
+    pub source: Source,
     pub notes: Option<String>,
     pub kind: Kind,
     pub engine: Engine,
@@ -158,11 +212,13 @@ pub struct Case {
 
 #[derive(Deserialize)]
 struct RawCase {
-    schema: String,
     id: String,
     title: String,
+    #[serde(default)]
+    source: Source,
     notes: Option<String>,
     kind: Kind,
+    #[serde(default)]
     engine: Engine,
     step_time: Option<StepTime>,
     runs: Vec<RawRun>,
@@ -186,10 +242,15 @@ impl Case {
     /// Reads and checks a case.
     pub fn read(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file).context("cannot be read")?;
-        let raw: RawCase = serde_json::from_str(&text).context("is no validation case")?;
-        if raw.schema != SCHEMA {
-            bail!("has schema `{}`, expected `{SCHEMA}`", raw.schema);
+        let value: Value = serde_json::from_str(&text).context("is no JSON")?;
+        // Another version has other fields, and its schema says more than the first that is missing.
+        match value.get("schema").and_then(Value::as_str) {
+            Some(SCHEMA) => {}
+            found => bail!("has schema `{}`, expected `{SCHEMA}`", found.unwrap_or("none")),
         }
+        let raw: RawCase = serde_json::from_value(value).context("is no validation case")?;
+        // The folder of a case and those above it may hold the files of lengths that it names.
+        let folders: Vec<&Path> = file.ancestors().skip(1).collect();
         if let Some(s) = &raw.step_time {
             if s.form != "two_regime_affine" || s.unit != "ms" {
                 bail!(
@@ -221,7 +282,7 @@ impl Case {
             .into_iter()
             .map(|r| {
                 let id = r.id.clone();
-                run(r).with_context(|| format!("run {id}"))
+                run(r, &folders).with_context(|| format!("run {id}"))
             })
             .collect();
         let runs = runs?;
@@ -231,6 +292,7 @@ impl Case {
         Ok(Self {
             id: raw.id,
             title: raw.title,
+            source: raw.source,
             notes: raw.notes,
             kind: raw.kind,
             engine: raw.engine,
@@ -240,9 +302,9 @@ impl Case {
     }
 }
 
-fn run(raw: RawRun) -> Result<CaseRun> {
+fn run(raw: RawRun, folders: &[&Path]) -> Result<CaseRun> {
     Ok(CaseRun {
-        load: load(&raw.load)?,
+        load: load(&raw.load, folders)?,
         id: raw.id,
         role: raw.role,
         max_num_seqs: raw.max_num_seqs,
@@ -263,7 +325,7 @@ fn numbers(of: &str, map: &Map<String, Value>) -> Result<Vec<(String, f64)>> {
         .collect()
 }
 
-fn load(v: &Value) -> Result<Load> {
+fn load(v: &Value, folders: &[&Path]) -> Result<Load> {
     let get = |key: &str| v.get(key).with_context(|| format!("load.{key} is missing"));
     let whole = |key: &str| -> Result<u64> {
         let x = get(key)?;
@@ -305,14 +367,11 @@ fn load(v: &Value) -> Result<Load> {
         "poisson_fixed_count" => Load::PoissonFixedCount {
             requests: whole("requests")?,
             duration_s: number("duration_s")?,
-            input: lengths("input_tokens", get("input_tokens")?)?,
-            output: lengths("output_tokens", get("output_tokens")?)?,
+            lengths: pairs(v, folders)?,
         },
-        "all_at_zero" => Load::AllAtZero {
-            requests: whole("requests")?,
-            input: lengths("input_tokens", get("input_tokens")?)?,
-            output: lengths("output_tokens", get("output_tokens")?)?,
-        },
+        "all_at_zero" => {
+            Load::AllAtZero { requests: whole("requests")?, lengths: pairs(v, folders)? }
+        }
         "closed" => Load::Closed {
             users: whole("users")?,
             output_mean: get("output_tokens")?
@@ -320,11 +379,79 @@ fn load(v: &Value) -> Result<Load> {
                 .and_then(Value::as_f64)
                 .context("load.output_tokens.mean: expected a number")?,
         },
-        "poisson" => Load::Stated,
+        "poisson" if v.get("input_tokens").is_none() && v.get("lengths").is_none() => Load::Stated,
+        "poisson" => {
+            let rate_per_s = number("rate_per_s")?;
+            let requests = if v.get("requests").is_some() {
+                whole("requests")?
+            } else {
+                // As many as arrive in that time on average; a cast of a float saturates.
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                let n = (rate_per_s * number("duration_s")?).round().max(1.0) as u64;
+                n
+            };
+            Load::Poisson { requests, rate_per_s, lengths: pairs(v, folders)? }
+        }
         other => bail!(
             "load.kind: found `{other}`, expected replay, poisson_fixed_count, poisson, all_at_zero or closed"
         ),
     })
+}
+
+/// The lengths of a load: of the file that it names, or each by itself.
+fn pairs(v: &Value, folders: &[&Path]) -> Result<LengthPairs> {
+    if let Some(name) = v.get("lengths").filter(|n| !n.is_null()) {
+        let name = name.as_str().with_context(|| {
+            format!("load.lengths: found `{name}`, expected the name of a file")
+        })?;
+        if let Some(path) = folders.iter().map(|f| f.join(name)).find(|p| p.is_file()) {
+            return measured_lengths(&path).with_context(|| path.display().to_string());
+        }
+        if v.get("input_tokens").is_none() {
+            bail!("load.lengths: no `{name}` in the folder of the case or above it");
+        }
+    }
+    let of = |key: &str| {
+        let value = v.get(key).with_context(|| format!("load.{key} is missing"))?;
+        lengths(key, value)
+    };
+    Ok(LengthPairs::Apart(of("input_tokens")?, of("output_tokens")?))
+}
+
+/// Prompt and answer of each request of a CSV file, perhaps packed with gzip.
+fn measured_lengths(path: &Path) -> Result<LengthPairs> {
+    const INPUT: [&str; 3] = ["input_tokens", "input_len", "prompt_tokens"];
+    const OUTPUT: [&str; 3] = ["output_tokens", "output_len", "generation_tokens"];
+    let bytes = std::fs::read(path)?;
+    let mut text = String::new();
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?;
+    } else {
+        text = String::from_utf8(bytes).context("is no text")?;
+    }
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').map(str::trim).collect();
+    let column = |names: &[&str]| {
+        let found = header.iter().position(|h| names.contains(h));
+        found.with_context(|| format!("has no column {}", names.join(" or ")))
+    };
+    let (input, output) = (column(&INPUT)?, column(&OUTPUT)?);
+    let mut all = Vec::new();
+    for (line, row) in (2..).zip(lines) {
+        let cell = |i: usize| -> Result<u64> {
+            let cell = row.split(',').nth(i).unwrap_or_default().trim();
+            cell.parse().with_context(|| format!("line {line}: found `{cell}`, expected a count"))
+        };
+        let pair = (cell(input)?, cell(output)?);
+        // A request without a prompt or an answer has no latency to compare.
+        if 0 < pair.0 && 0 < pair.1 {
+            all.push(pair);
+        }
+    }
+    if all.is_empty() {
+        bail!("has no request with a prompt and an answer");
+    }
+    Ok(LengthPairs::Measured(all))
 }
 
 fn lengths(key: &str, v: &Value) -> Result<Lengths> {
@@ -337,47 +464,79 @@ fn lengths(key: &str, v: &Value) -> Result<Lengths> {
     {
         return Ok(Lengths::Uniform(low, high));
     }
-    bail!("load.{key}: found `{v}`, expected {{\"constant\": N}} or {{\"uniform\": [LOW, HIGH]}}")
+    // All that is known of the lengths: each request has the mean.
+    if let Some(mean) = v.get("mean").and_then(Value::as_f64).filter(|m| (1.0..1e9).contains(m)) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        return Ok(Lengths::Constant(mean.round() as u64));
+    }
+    bail!(
+        "load.{key}: found `{v}`, expected {{\"constant\": N}}, {{\"uniform\": [LOW, HIGH]}} or {{\"mean\": X}}"
+    )
 }
 
 impl Load {
     /// Whether a seed changes it.
-    pub const fn is_random(&self) -> bool {
-        matches!(self, Self::PoissonFixedCount { .. })
+    pub fn is_random(&self) -> bool {
+        match self {
+            Self::PoissonFixedCount { .. } | Self::Poisson { .. } => true,
+            Self::AllAtZero { lengths, .. } => {
+                !matches!(lengths, LengthPairs::Apart(Lengths::Constant(_), Lengths::Constant(_)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Requests per second, where it has a rate.
+    pub fn rate_per_s(&self) -> Option<f64> {
+        match self {
+            Self::PoissonFixedCount { requests, duration_s, .. } => {
+                Some(*requests as f64 / duration_s)
+            }
+            Self::Poisson { rate_per_s, .. } => Some(*rate_per_s),
+            _ => None,
+        }
     }
 
     /// Its requests.
     pub fn workload(&self, seed: u64) -> Result<Workload> {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        match self {
-            Self::Replay { arrival_s, input, output } => replayed(arrival_s, input, output),
-            Self::PoissonFixedCount { requests, duration_s, input, output } => {
+        let exponential = |rng: &mut Pcg64Mcg| -(1.0 - rng.random::<f64>()).ln();
+        let (arrivals, lengths): (Vec<f64>, _) = match self {
+            Self::Replay { arrival_s, input, output } => {
+                return replayed(arrival_s, input, output);
+            }
+            Self::PoissonFixedCount { requests, duration_s, lengths } => {
                 // The gap after the last request belongs to the duration too.
                 let mut at = 0.0;
                 let mut times: Vec<f64> = (0..=*requests)
                     .map(|_| {
-                        at -= (1.0 - rng.random::<f64>()).ln();
+                        at += exponential(&mut rng);
                         at
                     })
                     .collect();
                 let total = times.pop().unwrap_or(1.0);
-                let arrivals: Vec<f64> = times.iter().map(|t| t / total * duration_s).collect();
-                let inputs: Vec<u64> = arrivals.iter().map(|_| input.draw(&mut rng)).collect();
-                let outputs: Vec<u64> = arrivals.iter().map(|_| output.draw(&mut rng)).collect();
-                replayed(&arrivals, &inputs, &outputs)
+                (times.iter().map(|t| t / total * duration_s).collect(), lengths)
             }
-            Self::AllAtZero { requests, input, output } => {
-                let of = |l: Lengths, rng: &mut Pcg64Mcg| -> Vec<u64> {
-                    (0..*requests).map(|_| l.draw(rng)).collect()
-                };
-                let arrivals: Vec<f64> = (0..*requests).map(|_| 0.0).collect();
-                let inputs = of(*input, &mut rng);
-                let outputs = of(*output, &mut rng);
-                replayed(&arrivals, &inputs, &outputs)
+            Self::Poisson { requests, rate_per_s, lengths } => {
+                let mut at = 0.0;
+                let times = (0..*requests)
+                    .map(|_| {
+                        at += exponential(&mut rng) / rate_per_s;
+                        at
+                    })
+                    .collect();
+                (times, lengths)
+            }
+            Self::AllAtZero { requests, lengths } => {
+                ((0..*requests).map(|_| 0.0).collect(), lengths)
             }
             Self::Closed { .. } | Self::Stated => {
                 bail!("this load is not simulated request by request")
             }
-        }
+        };
+        let pairs: Vec<(u64, u64)> = arrivals.iter().map(|_| lengths.draw(&mut rng)).collect();
+        let inputs: Vec<u64> = pairs.iter().map(|p| p.0).collect();
+        let outputs: Vec<u64> = pairs.iter().map(|p| p.1).collect();
+        replayed(&arrivals, &inputs, &outputs)
     }
 }

@@ -1,9 +1,10 @@
 //! Closed-loop sweeps: what N users without think time see, from the runs that may be fitted to.
 
 use anyhow::{Context, Result, bail};
-use capacity::fit::{Form, Point, Term, fit};
+use capacity::fit::model::fit_terms;
+use capacity::fit::{Form, Point, Term};
 
-use super::{Case, CaseRun, Load, Role, Row, compare};
+use super::{Case, CaseRun, Load, Role, Row, compare, measured};
 
 /// TPOT and TTFT as lines in the number of users, fitted to the calibration runs; throughput by
 /// the interactive law.
@@ -48,13 +49,15 @@ fn line(case: &Case, figure: &str) -> Result<(f64, f64)> {
         .filter(|r| r.role == Role::Calibrate)
         .map(|r| {
             let (users, _) = closed(r)?;
-            let y = r.measured.iter().find(|(n, _)| n == figure).map(|(_, x)| *x);
-            let y = y.with_context(|| format!("run {}: `{figure}` is not measured", r.id))?;
+            let y = measured(r, figure)
+                .with_context(|| format!("run {}: `{figure}` is not measured", r.id))?;
             Ok(Point::decode(users, 0.0, y).at(r.id.clone()))
         })
         .collect();
     let points = points?;
-    let fitted = fit(&points, Form::TwoRegime)?;
+    // Nothing of the context is known, so two runs are enough for the line.
+    let all: Vec<&Point> = points.iter().collect();
+    let fitted = fit_terms(&all, Form::TwoRegime, &[Term::Base, Term::Decodes])?;
     let decode = fitted.decode.as_ref().context("no calibration runs")?;
     Ok((decode.coefficient(Term::Base), decode.coefficient(Term::Decodes)))
 }
@@ -65,4 +68,15 @@ fn closed(run: &CaseRun) -> Result<(f64, f64)> {
         Load::Closed { users, output_mean } => Ok((users as f64, output_mean)),
         _ => bail!("run {}: a closed-loop sweep has closed loads", run.id),
     }
+}
+
+/// Why our own fits do not predict a closed-loop sweep.
+pub fn unserved(case: &Case) -> Result<String> {
+    Ok(match super::steps::own(case)? {
+        Err(why) => format!("{why}: the tables that presets are fitted from do not have it"),
+        Ok(preset) => format!(
+            "preset {} has its steps, but users who send when they are answered are not simulated",
+            preset.name
+        ),
+    })
 }

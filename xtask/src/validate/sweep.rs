@@ -2,10 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use capacity::fit::{Form, Point, Term, fit};
-use sched_sim::vllm_v1::VllmV1Run;
-use sched_sim::{Coefficients, Extra, Simulation, TwoRegime};
+use sched_sim::{Coefficients, Extra, TwoRegime};
 
-use super::{Case, CaseRun, Load, Role, Row, compare, config, of_timelines};
+use super::{Case, CaseRun, Load, Role, Row, compare, config, longest, measured, simulate};
 
 /// Fits base, per request and per context token to the median TPOT of the calibration runs, then
 /// simulates the others.
@@ -38,12 +37,10 @@ pub fn run(case: &Case) -> Result<(String, Vec<Row>)> {
     let mut notes = Vec::new();
     for run in case.runs.iter().filter(|r| r.role != Role::Calibrate) {
         let workload = run.load.workload(1)?;
-        let longest = workload.requests().iter().map(|r| r.input_tokens + r.output_tokens).max();
-        let (config, said) = config(case, run, longest.unwrap_or(1))?;
+        let (config, said) = config(case, run, longest(&workload))?;
         notes = said;
-        let result = Simulation::vllm_v1(&workload, VllmV1Run::new(config), step_time).run()?;
         let none = metrics_core::Seconds::new(0.0)?;
-        rows.extend(compare(run, &[of_timelines(&result.timelines()?, none)?]));
+        rows.extend(compare(run, &[simulate(&workload, config, &step_time, none)?]));
     }
     let errors = decode.errors.mean_absolute * 100.0;
     let method = format!(
@@ -64,12 +61,13 @@ fn batch(run: &CaseRun) -> Option<u64> {
 
 /// A full batch in mid-answer: TPOT is the duration of its step.
 fn point(run: &CaseRun) -> Result<Point> {
-    let Load::AllAtZero { input, output, .. } = &run.load else {
+    let Load::AllAtZero { lengths, .. } = &run.load else {
         bail!("run {}: a batch sweep sends all at zero", run.id);
     };
     let batch = batch(run).with_context(|| format!("run {}: no max_num_seqs", run.id))? as f64;
-    let tpot = run.measured.iter().find(|(n, _)| n == "tpot_p50_s").map(|(_, x)| *x);
-    let tpot = tpot.with_context(|| format!("run {}: `tpot_p50_s` is not measured", run.id))?;
-    let context = batch * (input.mean() + output.mean() / 2.0);
+    let tpot = measured(run, "tpot_p50_s")
+        .with_context(|| format!("run {}: `tpot_p50_s` is not measured", run.id))?;
+    let (input, output) = lengths.means();
+    let context = batch * (input + output / 2.0);
     Ok(Point::decode(batch, context, tpot).at(run.id.clone()))
 }

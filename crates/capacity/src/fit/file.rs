@@ -1,6 +1,8 @@
 //! A fit as a step time that the simulator takes, and as a file of it.
 
-use sched_sim::{Affine, Coefficients, Extra, Floored, FlooredCoefficients, Ticks, TwoRegime};
+use sched_sim::{
+    Affine, Coefficients, Extra, Floored, FlooredCoefficients, Split, Ticks, TwoRegime,
+};
 use serving_io::fitted::{FittedRegime, FittedStep, FittedStepTime};
 
 use super::judge::Weakness;
@@ -17,6 +19,8 @@ pub struct About {
     pub model: String,
     /// The GPU; empty if not known.
     pub gpu: String,
+    /// How many GPUs hold one replica by tensor parallelism; 0 is taken for 1.
+    pub tensor_parallel: u32,
     /// The engine; empty if not known.
     pub engine: String,
     /// Where the measurements come from.
@@ -48,9 +52,8 @@ fn unknown(fit: &RegimeFit, term: Term) -> bool {
 ///
 /// # Errors
 ///
-/// [`FitError::NoPoints`] if a regime is missing that the form needs; [`FitError::Option`] for a
-/// form that no simulation takes; [`FitError::Simulation`] for a coefficient beyond the
-/// simulator's bounds.
+/// [`FitError::NoPoints`] if a regime is missing that the form needs; [`FitError::Simulation`] for
+/// a coefficient beyond the simulator's bounds.
 pub fn step_time(fitted: &Fitted) -> Result<(FittedStep, Vec<String>)> {
     let all = |fit: &RegimeFit| -> Result<Coefficients> {
         Ok(Coefficients {
@@ -123,11 +126,26 @@ pub fn step_time(fitted: &Fitted) -> Result<(FittedStep, Vec<String>)> {
             })?)
         }
         Form::Split => {
-            return Err(FitError::Option {
-                option: "--form",
-                problem: "split is for comparison, no simulation takes it: two-regime, floored, affine or linear can be written"
+            let below = fitted.decode.as_ref().ok_or_else(|| missing(Regime::Decode))?;
+            let prefill = fitted.prefill.as_ref().ok_or_else(|| missing(Regime::Prefill))?;
+            let mut mixed = all(prefill)?;
+            limits.push(
+                "decodes in a step with prefill are no term of the form: they cost there what they do in pure decode"
                     .to_owned(),
-            });
+            );
+            let pure = all(below)?;
+            (mixed.decode, mixed.context) = (pure.decode, pure.context);
+            let form = |pure| TwoRegime::new(pure, mixed, Extra::default());
+            let below_form = form(pure)?;
+            match (&fitted.decode_above, below.up_to) {
+                (Some(above), Some(cut)) => {
+                    // A batch size of a point: a whole number far below 2^53.
+                    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                    let at = cut as u64;
+                    FittedStep::Split(Split::new(at, below_form, form(all(above)?)?)?)
+                }
+                _ => FittedStep::TwoRegime(below_form),
+            }
         }
     };
     Ok((step, limits))
@@ -151,9 +169,11 @@ pub fn file(fitted: &Fitted, about: About) -> Result<FittedStepTime> {
             regime: part.regime.map_or("all", Regime::name).to_owned(),
             points: part.errors.points,
             mean_absolute: part.errors.mean_absolute,
-            p90_absolute: part.errors.p90_absolute,
-            worst: part.errors.worst,
-            bias: part.errors.bias,
+            p90_absolute: Some(part.errors.p90_absolute),
+            p95_absolute: None,
+            worst: Some(part.errors.worst),
+            max_absolute: None,
+            bias: Some(part.errors.bias),
             prefill_tokens: pair(part.range.prefill_tokens),
             decodes: pair(part.range.decodes),
             context: pair(part.range.context),
@@ -164,6 +184,7 @@ pub fn file(fitted: &Fitted, about: About) -> Result<FittedStepTime> {
         name: about.name,
         model: about.model,
         gpu: about.gpu,
+        tensor_parallel: about.tensor_parallel.max(1),
         engine: about.engine,
         source: about.source,
         licence: about.licence,

@@ -2,6 +2,8 @@
 
 use metrics_core::RequestTimeline;
 use metrics_core::timeline::Outcome;
+use metrics_core::validity::Finding;
+use metrics_core::validity::model::{crosses_saturation, errors_cancel};
 use sched_sim::{StepTime, Ticks, Workload, WorkloadRequest};
 
 use crate::error::{FitError, Result};
@@ -26,11 +28,13 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Whether the model's own error could decide between a server that keeps up and one that
-    /// does not (finding W29): load · (1 ± `error`) has 1 between its ends.
+    /// What makes the comparison worth less than its numbers: errors that cancel (W30), and a load
+    /// that `error`, the relative error of the step time, moves across saturation (W29).
     #[must_use]
-    pub fn straddles_saturation(&self, error: f64) -> bool {
-        self.load.is_some_and(|rho| rho * (1.0 - error) < 1.0 && 1.0 < rho * (1.0 + error))
+    pub fn findings(&self, error: f64) -> Vec<Finding> {
+        let e = &self.errors;
+        let saturation = self.load.and_then(|rho| crosses_saturation(rho, error));
+        saturation.into_iter().chain(errors_cancel(e.e2e_s, e.ttft_s, e.tpot_s)).collect()
     }
 }
 
@@ -76,4 +80,27 @@ pub fn replay(
         errors: predicted.errors(&measured),
         load: server.load(&workload, step_time)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay(errors: [f64; 3], load: Option<f64>) -> Replay {
+        let one = Means::from_values([1.0; 3]);
+        let errors = Means::from_values(errors);
+        Replay { requests: 1, left_out: 0, measured: one, predicted: one, errors, load }
+    }
+
+    /// TTFT 40 % short and TPOT 35 % long make an E2E that is 5 % off; a load of 0.97 with a step
+    /// time that is 5 % off is anything from 0.92 to 1.02.
+    #[test]
+    fn findings_of_a_replay() {
+        let ids = |r: Replay, error: f64| -> Vec<&str> {
+            r.findings(error).iter().map(|f| f.check.id).collect()
+        };
+        assert_eq!(ids(replay([-0.4, 0.35, 0.05], Some(0.97)), 0.05), ["W29", "W30"]);
+        assert!(ids(replay([-0.4, -0.35, -0.36], Some(0.97)), 0.02).is_empty());
+        assert!(ids(replay([0.01; 3], None), 0.5).is_empty());
+    }
 }

@@ -292,7 +292,8 @@ fn checked(text: &mut String, answer: &Answer, check: &Check) -> Result<()> {
     match &check.replay {
         None => {}
         Some(Err(why)) => line(text, "no replay", why)?,
-        Some(Ok(r)) => {
+        Some(Ok(replayed)) => {
+            let r = &replayed.replay;
             let left = if r.left_out == 0 {
                 String::new()
             } else {
@@ -301,8 +302,11 @@ fn checked(text: &mut String, answer: &Answer, check: &Check) -> Result<()> {
             line(
                 text,
                 "replay",
-                &format!("{}, decode first{left}", format::things(r.requests, "request")),
+                &format!("{}, {}{left}", format::things(r.requests, "request"), replayed.server),
             )?;
+            for note in &replayed.notes {
+                line(text, "", note)?;
+            }
             let names = ["mean TTFT", "mean TPOT", "mean E2E"];
             for (i, name) in names.into_iter().enumerate() {
                 let (p, m) = (r.predicted.values()[i], r.measured.values()[i]);
@@ -318,21 +322,9 @@ fn checked(text: &mut String, answer: &Answer, check: &Check) -> Result<()> {
                     ),
                 )?;
             }
-            if r.errors.errors_cancel() {
-                line(
-                    text,
-                    "W30 warn",
-                    "errors cancel: E2E looks fine only because TTFT and TPOT are wrong in opposite directions",
-                )?;
-            }
-            let worst = answer.groups.iter().flat_map(|g| g.fitted.parts());
-            let error = worst.map(|f| f.errors.mean_absolute).fold(0.0, f64::max);
-            if r.straddles_saturation(error) {
-                line(
-                    text,
-                    "W29 warn",
-                    "indeterminate: the load is so near saturation that the error of the fit decides whether the queue grows",
-                )?;
+            for f in &replayed.findings {
+                let label = format!("{} {}", f.check.id, f.level.name());
+                line(text, &label, &format!("{}: {}", f.check.title.en, f.says))?;
             }
         }
     }
@@ -515,7 +507,8 @@ fn json_of(answer: &Answer) -> Result<String> {
             let replay = match &c.replay {
                 None => Value::Null,
                 Some(Err(why)) => json!({ "none_because": why }),
-                Some(Ok(r)) => {
+                Some(Ok(replayed)) => {
+                    let r = &replayed.replay;
                     let three = |m: &capacity::means::Means| {
                         json!({ "ttft_s": m.ttft_s, "tpot_s": m.tpot_s, "e2e_s": m.e2e_s })
                     };
@@ -529,7 +522,10 @@ fn json_of(answer: &Answer) -> Result<String> {
                             "tpot": r.errors.tpot_s,
                             "e2e": r.errors.e2e_s,
                         },
-                        "errors_cancel": r.errors.errors_cancel(),
+                        "server": replayed.server,
+                        "notes": replayed.notes,
+                        "findings": replayed.findings.iter()
+                            .map(crate::report::finding_json).collect::<Vec<_>>(),
                         "relative_to_saturation": r.load,
                     })
                 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use metrics_core::grammar;
-use sched_sim::workload::{Lengths, Sessions, WorkloadSpec};
+use sched_sim::workload::{ArrivalLaw, Delay, Lengths, Sessions, SystemPrompts, WorkloadSpec};
 
 /// Flags of a generated workload; each replaces what a scenario says.
 #[derive(clap::Args, Debug, Default)]
@@ -74,7 +74,7 @@ impl GeneratorArguments {
             spec.rate_per_s = grammar::rate(text).map_err(|e| anyhow!("--rate: {e}"))?.get();
         }
         if let Some(text) = &self.arrivals {
-            spec.arrivals = text.parse().map_err(|e| anyhow!("--arrivals: {e}"))?;
+            spec.arrivals = text.parse::<ArrivalLaw>().map_err(|e| anyhow!("--arrivals: {e}"))?;
         }
         if let Some(path) = &self.pairs {
             spec.lengths = serving_io::lengths::pairs(path).map_err(|e| anyhow!("--pairs: {e}"))?;
@@ -98,12 +98,13 @@ impl GeneratorArguments {
             }
         }
         if let Some(text) = &self.system_prompts {
-            let system = text.parse().map_err(|e| anyhow!("--system-prompts: {e}"))?;
+            let system =
+                text.parse::<SystemPrompts>().map_err(|e| anyhow!("--system-prompts: {e}"))?;
             spec.system_prompts = Some(system);
         }
         if let (Some(turns), Some(think)) = (&self.turns, &self.think) {
             let turns = law("--turns", turns)?;
-            let think = think.parse().map_err(|e| anyhow!("--think: {e}"))?;
+            let think = think.parse::<Delay>().map_err(|e| anyhow!("--think: {e}"))?;
             spec.sessions = Some(Sessions { turns, think });
         }
         spec.seed = self.seed.unwrap_or(spec.seed);

@@ -57,7 +57,14 @@ pub(super) fn run_settings(s: &Setting) -> Vec<(&'static str, String)> {
 pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
     let cells: Vec<_> = all.iter().map(|s| settings(s)).collect();
     let differs = |i: usize| cells.iter().any(|c| cells.first().is_some_and(|f| f[i] != c[i]));
+    let mut names: Vec<&str> = cells.iter().map(|c| c[0].1.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let named = names.len() == cells.len() && names.iter().all(|n| !n.is_empty());
     let name = |c: &[(&'static str, String); 7]| {
+        if named {
+            return c[0].1.clone();
+        }
         let own: Vec<String> = (0..c.len())
             .filter(|&i| differs(i))
             .map(|i| if i == 0 { c[i].1.clone() } else { format!("{} {}", c[i].0, c[i].1) })
@@ -93,43 +100,17 @@ fn step_time_lines(source: &StepTimeSource) -> Vec<String> {
         StepTimeSource::Affine(affine) => vec![affine.to_string()],
         StepTimeSource::TwoRegime(form) => vec![form.to_string()],
         StepTimeSource::Fitted(file) => fitted_lines(file),
-        StepTimeSource::Preset(p) => {
-            let c = &p.coefficients;
-            let short = |text: &str| {
-                text.parse::<f64>().map_or_else(|_| text.to_owned(), |x| format::significant(x, 4))
-            };
-            vec![
-                format!(
-                    "{} on {}, TP {}, {} (preset {})",
-                    p.model, p.gpu, p.tensor_parallel, p.engine, p.name
-                ),
-                format!(
-                    "{}: o {}, w {}, b {}, cp {}, cd {}, e {} ms",
-                    serving_io::preset::FORM,
-                    short(&c.o),
-                    short(&c.w),
-                    short(&c.b),
-                    short(&c.cp),
-                    short(&c.cd),
-                    short(&c.e)
-                ),
-                format!(
-                    "{}; error mean {}, p95 {}, worst {}",
-                    p.source,
-                    format::percent(p.errors.mean_absolute),
-                    format::percent(p.errors.p95_absolute),
-                    format::percent(p.errors.max_absolute)
-                ),
-                p.validity.clone(),
-            ]
-        }
         _ => vec!["unknown form".to_owned()],
     }
 }
 
-/// A step time that was fitted: what, from where, and how far it is off.
+/// A step time that was fitted: what, from where, how far it is off, and what it leaves out.
 fn fitted_lines(file: &FittedStepTime) -> Vec<String> {
-    let about = [&file.model, &file.gpu, &file.engine];
+    let shards = match file.tensor_parallel {
+        1 => String::new(),
+        n => format!("TP {n}"),
+    };
+    let about = [&file.model, &file.gpu, &shards, &file.engine];
     let about: Vec<&str> =
         about.into_iter().map(String::as_str).filter(|t| !t.is_empty()).collect();
     let name = if about.is_empty() { String::new() } else { format!("{}: ", about.join(", ")) };
@@ -138,16 +119,28 @@ fn fitted_lines(file: &FittedStepTime) -> Vec<String> {
         file.step.to_string(),
     ];
     for r in &file.regimes {
+        let signed =
+            |x: f64| format!("{}{}", if x < 0.0 { "-" } else { "+" }, format::percent(x.abs()));
+        let mut errors = vec![format!("mean {}", format::percent(r.mean_absolute))];
+        for (what, value) in [
+            ("p90", r.p90_absolute.map(format::percent)),
+            ("p95", r.p95_absolute.map(format::percent)),
+            ("worst", r.max_absolute.map(format::percent)),
+            ("bias", r.bias.map(signed)),
+        ] {
+            errors.extend(value.map(|v| format!("{what} {v}")));
+        }
         lines.push(format!(
-            "{}: {}, error mean {}, p90 {}, bias {}{}",
+            "{}: {}, error {}; up to {} prompt tokens, {} decodes and {} context tokens a step",
             r.regime,
             format::things(r.points, "point"),
-            format::percent(r.mean_absolute),
-            format::percent(r.p90_absolute),
-            if r.bias < 0.0 { "-" } else { "+" },
-            format::percent(r.bias.abs())
+            errors.join(", "),
+            format::plain(r.prefill_tokens[1]),
+            format::plain(r.decodes[1]),
+            format::plain(r.context[1]),
         ));
     }
+    lines.extend(file.limits.iter().cloned());
     lines.into_iter().map(|l| output::one_line(&l)).collect()
 }
 
@@ -156,7 +149,6 @@ fn step_time_name(source: &StepTimeSource) -> String {
     match source {
         StepTimeSource::Affine(affine) => affine.to_string(),
         StepTimeSource::TwoRegime(form) => form.to_string(),
-        StepTimeSource::Preset(p) => p.name.clone(),
         StepTimeSource::Fitted(file) => output::one_line(&file.name),
         _ => "unknown".to_owned(),
     }

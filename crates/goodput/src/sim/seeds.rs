@@ -33,7 +33,7 @@ fn report(run: &Simulated) -> Option<&Report> {
     run.report.as_ref()
 }
 
-const COLUMNS: [Column; 9] = [
+static COLUMNS: [Column; 9] = [
     Column { title: "TTFT p50", key: "ttft_p50_s", value: |r| latency(r, "ttft", 0.5) },
     Column { title: "TTFT p99", key: "ttft_p99_s", value: |r| latency(r, "ttft", 0.99) },
     Column { title: "TPOT p50", key: "tpot_p50_s", value: |r| latency(r, "tpot", 0.5) },

@@ -32,8 +32,8 @@ const DAY: u64 = 86_400;
 impl Slice {
     /// The requests of this part, arrivals as they are; `epoch` is the calendar time of time zero.
     ///
-    /// A time of day is the first such instant at or after time zero, and its end the first one
-    /// after that.
+    /// Of times of day, the end is the first such instant after time zero, and the part begins at
+    /// time zero if it would begin before.
     ///
     /// # Errors
     ///
@@ -54,9 +54,10 @@ impl Slice {
                 let zero = epoch.unix_attoseconds() % day;
                 // The same time twice is a whole day.
                 let length = if from == to { DAY } else { (to + DAY - from) % DAY };
-                let from = (u128::from(from) * second + day - zero) % day;
+                let end = (u128::from(to) * second + day - zero) % day;
+                let end = if end == 0 { day } else { end };
                 let at = Ticks::from_attoseconds;
-                between(workload, at(from), at(from + u128::from(length) * second))
+                between(workload, at(end.saturating_sub(u128::from(length) * second)), at(end))
             }
         };
         if range.is_empty() {
