@@ -6,10 +6,7 @@ use metrics_core::timeline::Outcome;
 use metrics_core::units::Seconds;
 use sched_sim::server::Ending;
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
-use sched_sim::{
-    DecodeFirst, Job, Over, Replica, Server, SimError, StepTime,
-    Ticks, Workload,
-};
+use sched_sim::{DecodeFirst, Job, Over, Replica, Server, SimError, StepTime, Ticks, Workload};
 use serving_io::scenario::StepTimeSource;
 
 use crate::error::{PlanError, Result};
