@@ -148,12 +148,12 @@ fn checked(r: &CostRequest) -> Result<(), PlanError> {
     for (input, value, bounds, unit) in [
         ("input rate", r.input_tokens_per_s, RATE, " tokens/s"),
         ("utilization", r.utilization, (0.0, 1.0), ""),
-        ("rate at the SLO", r.slo_output_tokens_per_s, RATE, " tokens/s"),
+        ("slo rate", r.slo_output_tokens_per_s, RATE, " tokens/s"),
         ("input weight", r.input_weight, (0.0, 1.0), ""),
-        ("API price of an output token", r.api_output_per_token, (0.0, 1.0), ""),
-        ("API price of an input token", r.api_input_per_token, (0.0, 1.0), ""),
-        ("claimed cost of a token", r.claimed_per_token, (0.0, 1.0), ""),
-        ("rate of a single request", r.batch_one_tokens_per_s, RATE, " tokens/s"),
+        ("api output", r.api_output_per_token, (0.0, 1.0), ""),
+        ("api input", r.api_input_per_token, (0.0, 1.0), ""),
+        ("claimed", r.claimed_per_token, (0.0, 1.0), ""),
+        ("batch one rate", r.batch_one_tokens_per_s, RATE, " tokens/s"),
     ] {
         value.map(|value| check(input, value, bounds, unit)).transpose()?;
     }
@@ -173,7 +173,7 @@ fn checked(r: &CostRequest) -> Result<(), PlanError> {
     }
     if r.api_input_per_token.is_some() && r.api_output_per_token.is_none() {
         return Err(PlanError::Missing {
-            input: "API price of an output token",
+            input: "api output",
             problem: "is needed beside that of an input token".to_owned(),
         });
     }

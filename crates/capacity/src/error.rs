@@ -108,22 +108,22 @@ pub type Result<T, E = FitError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum PlanError {
     /// A quantity or an objective that cannot be.
-    #[error("{0}")]
+    #[error(transparent)]
     Metric(#[from] metrics_core::Error),
     /// An interval that the runs cannot give.
-    #[error("{0}")]
+    #[error(transparent)]
     Interval(#[from] metrics_core::interval::NoInterval),
     /// A workload or a simulation that cannot be.
-    #[error("{0}")]
+    #[error(transparent)]
     Simulation(#[from] sched_sim::SimError),
     /// A queue that cannot be.
-    #[error("{0}")]
+    #[error(transparent)]
     Queue(#[from] queueing::QueueError),
     /// A step time that cannot be read or changed.
-    #[error("{0}")]
+    #[error(transparent)]
     StepTime(#[from] FitError),
     /// A text that cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] serving_io::IoError),
     /// A number out of its bounds.
     #[error("{input} must be above {above} and at most {most}{unit}, got {value}")]

@@ -6,6 +6,7 @@
 //! - [`watch`]: whether a simulation left the range in which its step time is known
 //! - [`plan`]: how many replicas a load needs, by closed form, queueing and simulation;
 //!   [`goals`]: objectives as shares of requests; [`replica`]: a scheduler with its step time
+//! - [`tune`]: which settings of a server keep the objectives
 //! - [`cost`]: what tokens cost at a real load
 //! - [`calibrate`]: overheads that kernels do not show, fitted end to end with cross-validation
 //!
@@ -20,6 +21,7 @@ pub mod goals;
 pub mod means;
 pub mod plan;
 pub mod replica;
+pub mod tune;
 pub mod watch;
 
 pub use error::{FitError, PlanError, Result};

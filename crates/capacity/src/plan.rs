@@ -542,7 +542,7 @@ fn requests<'a>(
 }
 
 /// Refuses what does not fit into a replica at all.
-fn check_fit(scheduler: &Scheduler, mix: &Mix) -> Result<(), PlanError> {
+pub(crate) fn check_fit(scheduler: &Scheduler, mix: &Mix) -> Result<(), PlanError> {
     if let Scheduler::VllmV1(config) = scheduler
         && config.max_model_len < mix.longest
     {
@@ -781,18 +781,7 @@ impl Planner<'_> {
         }
         let error = self.answer.model_error;
         let search = |slower: f64, requests: &Requests<'_>, guess: u64| {
-            let search = Search {
-                scheduler: &self.parts.scheduler,
-                step_time: &self.parts.step_time,
-                router,
-                goals: self.goals.clone(),
-                requests: requests.clone(),
-                seed: request.seed,
-                most_seeds: request.most_seeds,
-                confidence: request.confidence,
-                slower,
-            };
-            search.run(guess)
+            self.search(router, slower, requests).run(guess)
         };
         let found = search(1.0, &requests, guess)?;
         let n = found.replicas;
@@ -817,12 +806,46 @@ impl Planner<'_> {
                 replicas: other(1.0, &bursts),
             });
         }
+        let mut hours = None;
+        if let (Requests::Trace(trace), Some(bounds)) = (&requests, self.answer.bounds) {
+            // What one replica bears of this trace, bursts included.
+            let rate = self.answer.load.rate_per_s;
+            let most = (bounds.capacity_per_s() / rate).clamp(0.01, 50.0);
+            hours = replica_hours(
+                trace,
+                WINDOW_S,
+                rate * self.search(router, 1.0, &requests).largest_factor(1, most)?,
+            )?;
+        }
         let method = Method::Simulation;
+        self.answer.hours = hours.or(self.answer.hours);
         self.answer.methods.push(ByMethod { method, replicas: Some(n) });
         self.answer.sensitivity.append(&mut sensitivity);
         self.answer.band = band;
         self.answer.simulation = Some(found);
         Ok(())
+    }
+
+    /// A search for the replicas if every step is longer by a factor.
+    fn search<'b>(
+        &'b self,
+        router: RouterKind,
+        slower: f64,
+        requests: &Requests<'b>,
+    ) -> Search<'b> {
+        let request = &self.answer.request;
+        Search {
+            scheduler: &self.parts.scheduler,
+            step_time: &self.parts.step_time,
+            router,
+            goals: self.goals.clone(),
+            requests: requests.clone(),
+            seed: request.seed,
+            most_seeds: request.most_seeds,
+            confidence: request.confidence,
+            slower,
+            faster: 1.0,
+        }
     }
 
     /// Requests in flight over all replicas.

@@ -4,6 +4,7 @@
 use metrics_core::table::Observed;
 use metrics_core::timeline::Outcome;
 use metrics_core::units::Seconds;
+use sched_sim::history::Observer;
 use sched_sim::server::Ending;
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::{DecodeFirst, Job, Over, Replica, Server, SimError, StepTime, Ticks, Workload};
@@ -175,6 +176,7 @@ const AHEAD: usize = 256;
 pub fn serve<S: Server + ?Sized>(
     server: &mut S,
     workload: &Workload,
+    observer: &mut dyn Observer,
     mut each: impl FnMut(&Served) -> bool,
 ) -> Result<bool, SimError> {
     let mut over = Vec::new();
@@ -187,10 +189,10 @@ pub fn serve<S: Server + ?Sized>(
         }
         match last {
             Some(arrival) => {
-                server.advance_to(arrival, &mut ())?;
+                server.advance_to(arrival, observer)?;
             }
             None => {
-                server.finish(&mut ())?;
+                server.finish(observer)?;
             }
         }
         server.take_over(&mut over);

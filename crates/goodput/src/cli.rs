@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, cost, diagnose, diff, explain, fit, plan, queue, report, sim, trace};
+use crate::{check, cost, diagnose, diff, explain, fit, plan, queue, report, sim, trace, tune};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -22,11 +22,13 @@ Examples:
   goodput diagnose result.json metrics.txt --goodput ttft:200 tpot:50
   goodput sim --max-num-seqs 16,64
   goodput queue mmc --rate 8/s --service 200ms --servers 3
+  goodput plan --users 5000 --requests-per-user 10/h --e2e 5s
   goodput explain tpot
 
 Exit codes:
   0  fine
-  1  an objective is missed, or a figure regressed (check); a cost that is claimed is too low (cost)
+  1  an objective is missed, or a figure regressed (check); no setting keeps it (tune);
+     a claimed cost is too low (cost)
   2  wrong command line, or an input that cannot be read
   3  indeterminate (check, plan), or a run that is not valid (report)
   141  the reader of standard output is gone, as after `| head`";
@@ -67,6 +69,9 @@ enum Command {
     /// How many replicas a load needs, by closed form, queueing and simulation.
     #[command(after_help = plan::EXAMPLES)]
     Plan(Box<plan::Arguments>),
+    /// Which settings of a server keep the SLO, and which of those are best.
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(Box<tune::Arguments>),
     /// What tokens cost at a real load, at the limit of the SLO, and against an API.
     #[command(after_help = cost::EXAMPLES)]
     Cost(cost::Arguments),
@@ -104,6 +109,7 @@ impl Cli {
             Command::Diagnose(arguments) => arguments.check_files(output)?,
             Command::Sim(arguments) => arguments.check_files(output)?,
             Command::Plan(arguments) => arguments.check_files(output)?,
+            Command::Tune(arguments) => arguments.check_files(output)?,
             Command::Cost(_)
             | Command::Trace(_)
             | Command::Fit(_)
@@ -141,6 +147,11 @@ impl Cli {
             }
             Command::Plan(arguments) => {
                 let (text, answer) = plan::run(&arguments, format)?;
+                code = answer;
+                text
+            }
+            Command::Tune(arguments) => {
+                let (text, answer) = tune::run(&arguments, format)?;
                 code = answer;
                 text
             }

@@ -55,19 +55,6 @@ pub struct Arguments {
     batch_one_rate: Option<String>,
 }
 
-/// What the library calls the inputs, and their options.
-const OPTIONS: [(&str, &str); 9] = [
-    ("the rate at the SLO", "--slo-rate"),
-    ("rate at the SLO", "--slo-rate"),
-    ("input rate", "--input-rate"),
-    ("input weight", "--input-weight"),
-    ("API price of an output token", "--api-output"),
-    ("API price of an input token", "--api-input"),
-    ("claimed cost of a token", "--claimed"),
-    ("rate of a single request", "--batch-one-rate"),
-    ("output rate", "--output-rate"),
-];
-
 impl Arguments {
     fn request(&self) -> Result<CostRequest> {
         let rate = |option: &str, text: &str| {
@@ -98,11 +85,7 @@ impl Arguments {
 
 /// Runs the command; what it prints and the exit code.
 pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
-    let answer = cost(&arguments.request()?).map_err(|e| {
-        let text = e.to_string();
-        let option = OPTIONS.iter().find(|(name, _)| text.starts_with(name));
-        option.map_or_else(|| anyhow!("--{text}"), |(_, option)| anyhow!("{option}: {text}"))
-    })?;
+    let answer = cost(&arguments.request()?).map_err(|e| output::in_flags(&e))?;
     let code = u8::from(answer.claim.is_some_and(|c| c.impossible));
     let text = match format {
         Format::Json => output::json_text(&serde_json::to_value(&answer)?)?,

@@ -16,6 +16,7 @@ mod queue;
 mod report;
 mod sim;
 mod trace;
+mod tune;
 
 use std::ffi::OsString;
 

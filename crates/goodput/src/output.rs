@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use capacity::PlanError;
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -171,4 +172,14 @@ pub fn csv_of_json(value: &serde_json::Value) -> Result<String> {
     let mut rows = Vec::new();
     walk("", value, &mut rows);
     csv_text(&["figure", "value"], &rows)
+}
+
+/// An error of a plan, a setting or a cost, with the flag of the input where it has one.
+pub fn in_flags(error: &PlanError) -> anyhow::Error {
+    let flag = |input: &str| format!("--{}", input.replace([' ', '_'], "-"));
+    match error {
+        PlanError::Bounds { input, .. } => anyhow!("{}: {error}", flag(input)),
+        PlanError::Missing { input, problem } => anyhow!("{}: {problem}", flag(input)),
+        other => anyhow!("{other}"),
+    }
 }

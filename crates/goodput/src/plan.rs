@@ -173,14 +173,8 @@ impl Arguments {
 
     fn request(&self) -> Result<PlanRequest> {
         let mut request = PlanRequest::new(self.load()?);
-        if self.trace.is_none() {
-            for (flag, given) in
-                [("--map", !self.part.map.is_empty()), ("--slice", self.part.slice.is_some())]
-            {
-                if given {
-                    bail!("{flag}: is for a trace, add --trace FILE");
-                }
-            }
+        if let (None, Some(flag)) = (&self.trace, self.part.given()) {
+            bail!("{flag}: is for a trace, add --trace FILE");
         }
         request.e2e_s = seconds("--e2e", self.e2e.as_deref())?;
         request.input_tokens.clone_from(&self.input_tokens);
@@ -212,7 +206,8 @@ impl Arguments {
 pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let request = arguments.request()?;
     let trace = arguments.trace.as_deref().map(|path| arguments.part.read(path)).transpose()?;
-    let answer = plan(&request, trace.as_ref().map(|t| &t.workload))?;
+    let answer =
+        plan(&request, trace.as_ref().map(|t| &t.workload)).map_err(|e| output::in_flags(&e))?;
     let code = if answer.verdict == Verdict::Decided { 0 } else { 3 };
     let text = match format {
         Format::Json => output::json_text(&serde_json::to_value(&answer)?)?,
@@ -242,13 +237,15 @@ impl Lines {
         let line = if self.md {
             format!("- {label}: {content}\n")
         } else {
-            format!("{label:13}{content}\n")
+            format!("{label:14}{content}\n")
         };
         self.text.push_str(&line);
     }
 
     fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        self.text.push('\n');
+        if !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
         self.text.push_str(&output::table(header, rows, self.md));
         self.text.push('\n');
     }
@@ -395,14 +392,11 @@ fn others(out: &mut Lines, a: &PlanAnswer) {
     if let Some((fast, slow)) = a.band {
         let error = format::percent(a.model_error);
         let (fast, slow) = (number(fast), number(slow));
-        out.line(
-            "band",
-            &format!("{fast} to {slow} replicas if steps are {error} shorter or longer"),
-        );
+        out.line("band", &format!("replicas if steps are {error} shorter: {fast}; longer: {slow}"));
     }
     for s in &a.sensitivity {
         let method = s.method.name();
-        out.line("sensitivity", &format!("{}: {} replicas ({method})", s.case, number(s.replicas)));
+        out.line("sensitivity", &format!("{}: replicas {} ({method})", s.case, number(s.replicas)));
     }
     if let Some(s) = &a.signal {
         out.line(

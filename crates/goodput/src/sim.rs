@@ -122,7 +122,7 @@ macro_rules! engine_arguments {
         pub struct EngineArguments {
             /// The engine whose scheduler is followed; the same as --policy vllm-v1.
             #[arg(long, value_parser = ["vllm"], conflicts_with = "policy")]
-            engine: Option<String>,
+            pub engine: Option<String>,
             /// A `vllm serve` command line, or its flags; what is not modelled is named.
             #[arg(long, value_name = "LINE", requires = "engine", allow_hyphen_values = true)]
             engine_args: Option<String>,
@@ -185,7 +185,7 @@ engine_arguments! {
 
 impl EngineArguments {
     /// What is common to all settings, and every combination of the lists.
-    fn combinations(&self) -> Result<Vec<EngineOptions>> {
+    pub fn combinations(&self) -> Result<Vec<EngineOptions>> {
         let mut common = EngineOptions::default();
         if let Some(line) = &self.engine_args {
             common = EngineOptions::from_command_line(line)
@@ -332,11 +332,8 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let slo = arguments.objectives.set(&[])?;
     let slo = (!slo.is_empty()).then_some(slo);
     if arguments.trace.is_none() {
-        let part = &arguments.part;
-        for (flag, given) in [("--map", !part.map.is_empty()), ("--slice", part.slice.is_some())] {
-            if given {
-                bail!("{flag}: is for a trace, add --trace FILE");
-            }
+        if let Some(flag) = arguments.part.given() {
+            bail!("{flag}: is for a trace, add --trace FILE");
         }
     }
     if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {

@@ -97,6 +97,8 @@ pub struct Search<'a> {
     pub confidence: Confidence,
     /// The factor on the length of every step, with at most four decimals.
     pub slower: f64,
+    /// The factor on the rate of arrivals, likewise.
+    pub faster: f64,
 }
 
 /// Seeds of the first look at a number.
@@ -125,11 +127,11 @@ impl Search<'_> {
         let parts = 10_000;
         // Between 1 and 10^6: callers pass factors of about 1.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let slower = (self.slower * f64::from(parts)).round().clamp(1.0, 1e6) as u32;
-        if slower == parts {
+        let factor = (self.slower * self.faster * f64::from(parts)).round().clamp(1.0, 1e6) as u32;
+        if factor == parts {
             return Ok((workload, warm_up));
         }
-        Ok((workload.scale_rate(RateScale::new(slower, parts)?)?, warm_up))
+        Ok((workload.scale_rate(RateScale::new(factor, parts)?)?, warm_up))
     }
 
     /// The share of the judged requests that meets each goal in one run.
@@ -268,6 +270,31 @@ impl Search<'_> {
         Ok(Found { replicas: high, decided, probes })
     }
 
+    /// The factor on the rate of arrivals up to which so many replicas keep the goals, to about a
+    /// hundredth of `most`; 0 if they do not keep them at a hundredth of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Search::probe`].
+    pub fn largest_factor(&self, replicas: u64, most: f64) -> Result<f64, PlanError> {
+        let (mut low, mut high) = (0.0, most);
+        while most / 100.0 < high - low {
+            let middle = 0.5 * (low + high);
+            let faster = Search {
+                faster: middle,
+                goals: self.goals.clone(),
+                requests: self.requests.clone(),
+                ..*self
+            };
+            if faster.probe(replicas)?.decision == Decision::Met {
+                low = middle
+            } else {
+                high = middle
+            }
+        }
+        Ok(low)
+    }
+
     /// Refuses goals that a request misses although nobody else is there.
     fn check_alone(&self) -> Result<(), PlanError> {
         let (workload, _) = self.workload(self.seed)?;
@@ -302,7 +329,7 @@ fn shares(
     goals: &[Goal],
 ) -> Result<Vec<f64>, PlanError> {
     let mut met = vec![0_u64; goals.len()];
-    serve(server, workload, |served| {
+    serve(server, workload, &mut (), |served| {
         if from as u64 <= served.position {
             for (count, goal) in met.iter_mut().zip(goals) {
                 *count += u64::from(goal.is_met_by(served));
