@@ -166,13 +166,13 @@ fn checked(r: &CostRequest) -> Result<(), PlanError> {
     if r.input_tokens_per_s.is_none()
         && (r.input_weight.is_some() || r.api_input_per_token.is_some())
     {
-        return Err(PlanError::Missing {
+        return Err(PlanError::Input {
             input: "input rate",
             problem: "a price or a weight of input tokens needs how many there are".to_owned(),
         });
     }
     if r.api_input_per_token.is_some() && r.api_output_per_token.is_none() {
-        return Err(PlanError::Missing {
+        return Err(PlanError::Input {
             input: "api output",
             problem: "is needed beside that of an input token".to_owned(),
         });
@@ -220,7 +220,7 @@ fn at(r: &CostRequest, utilization: f64) -> Result<Costs, PlanError> {
 /// # Errors
 ///
 /// [`PlanError::Bounds`] for a price, a rate or a share that cannot be, and
-/// [`PlanError::Contradiction`] or [`PlanError::Missing`] for inputs that do not fit together.
+/// [`PlanError::Contradiction`] or [`PlanError::Input`] for inputs that do not fit together.
 ///
 /// # Examples
 ///

@@ -142,17 +142,22 @@ pub enum PlanError {
     /// Inputs that do not fit together.
     #[error("{0}")]
     Contradiction(String),
-    /// An input that another one needs.
+    /// An input that cannot be read, or that another one needs.
     #[error("{input}: {problem}")]
-    Missing {
+    Input {
         /// The input.
         input: &'static str,
-        /// What needs it, and what would be right.
+        /// What is wrong, and what would be right.
         problem: String,
     },
 }
 
 impl PlanError {
+    /// An input that cannot be read.
+    pub(crate) fn input(input: &'static str, error: &dyn std::error::Error) -> Self {
+        Self::Input { input, problem: error.to_string() }
+    }
+
     /// Checks that a number is above one and at most another.
     pub(crate) fn bounds(
         input: &'static str,

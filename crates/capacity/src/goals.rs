@@ -54,7 +54,7 @@ impl Goal {
 ///
 /// # Errors
 ///
-/// [`PlanError::Missing`] for limits on single requests without `attainment`, or the reverse;
+/// [`PlanError::Input`] for limits on single requests without `attainment`, or the reverse;
 /// [`PlanError::Bounds`] for a share that is not above 0 and at most 1.
 ///
 /// # Examples
@@ -81,7 +81,7 @@ pub fn goals(slo: &SloSet, attainment: Option<f64>) -> Result<Vec<Goal>, PlanErr
     }
     match (attainment, together.first()) {
         (None, Some(first)) => {
-            return Err(PlanError::Missing {
+            return Err(PlanError::Input {
                 input: "attainment",
                 problem: format!(
                     "`{first}` says nothing of how many requests have to meet it: write `{first} @ 99%`, or give the share of the requests that has to meet all limits"
@@ -90,7 +90,7 @@ pub fn goals(slo: &SloSet, attainment: Option<f64>) -> Result<Vec<Goal>, PlanErr
         }
         (Some(_), None) => {
             let problem = "there is no limit on single requests for it, such as ttft<200ms";
-            return Err(PlanError::Missing { input: "attainment", problem: problem.to_owned() });
+            return Err(PlanError::Input { input: "attainment", problem: problem.to_owned() });
         }
         (Some(target), Some(_)) => {
             let target = PlanError::bounds("attainment", target, (0.0, 1.0), "")?;

@@ -379,7 +379,7 @@ fn load(request: &PlanRequest, trace: Option<&Workload>) -> Result<LoadAnswer, P
         }
         LoadSpec::Trace => {
             let missing =
-                |problem: &str| PlanError::Missing { input: "trace", problem: problem.to_owned() };
+                |problem: &str| PlanError::Input { input: "trace", problem: problem.to_owned() };
             let trace = trace.ok_or_else(|| missing("is not given beside the request"))?;
             let rate = sched_sim::load::arrival_rate(trace)
                 .ok_or_else(|| missing("needs two requests or more that arrive apart"))?;
@@ -405,7 +405,7 @@ struct Parts {
 }
 
 fn parts(request: &PlanRequest, text: &str) -> Result<Parts, PlanError> {
-    let source: StepTimeSource = text.parse()?;
+    let source: StepTimeSource = text.parse().map_err(|e| PlanError::input("step time", &e))?;
     let mut engine = EngineOptions::default();
     for (name, value) in &request.engine {
         engine.set(name, value)?;
@@ -517,7 +517,7 @@ fn requests<'a>(
         (given, _) => {
             let input = if given.is_some() { "output tokens" } else { "input tokens" };
             let problem = "prompts and answers need a law each, such as 512".to_owned();
-            return Err(PlanError::Missing { input, problem });
+            return Err(PlanError::Input { input, problem });
         }
     };
     let arrivals = if load.gap_cv == 1.0 {
@@ -525,13 +525,16 @@ fn requests<'a>(
     } else {
         ArrivalLaw::Gamma { cv: load.gap_cv }
     };
+    let law = |input: &'static str, text: &str| {
+        serving_io::lengths::law(text).map_err(|e| PlanError::input(input, &e))
+    };
     let spec = WorkloadSpec {
         requests: MIX_REQUESTS,
         rate_per_s: load.rate_per_s,
         arrivals,
         lengths: Lengths::Independent {
-            input: serving_io::lengths::law(input)?,
-            output: serving_io::lengths::law(output)?,
+            input: law("input tokens", input)?,
+            output: law("output tokens", output)?,
         },
         system_prompts: None,
         sessions: None,
@@ -589,7 +592,8 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
         )));
     }
     PlanError::bounds("seeds", request.most_seeds as f64, (1.0, 1e4), "")?;
-    let slo: SloSet = request.slo.as_deref().map_or(Ok(SloSet::none()), str::parse)?;
+    let slo = request.slo.as_deref().map_or(Ok(SloSet::none()), str::parse);
+    let slo = slo.map_err(|e| PlanError::input("slo", &e))?;
     let goals = goals(&slo, request.attainment)?;
     let load = load(request, trace)?;
     let requests = requests(request, trace, &load)?;
@@ -621,7 +625,7 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
     };
     let Some((requests, sample)) = requests else {
         let problem = "a plan needs the tokens of prompts and answers".to_owned();
-        return Err(PlanError::Missing { input: "input tokens", problem });
+        return Err(PlanError::Input { input: "input tokens", problem });
     };
     let parts = parts(request, text)?;
     Planner { parts, goals, sample, requests, answer }.plan()
@@ -635,7 +639,7 @@ fn without_step_time(
 ) -> Result<PlanAnswer, PlanError> {
     if !goals.is_empty() {
         let problem = "is needed to see how many replicas keep the SLOs".to_owned();
-        return Err(PlanError::Missing { input: "step time", problem });
+        return Err(PlanError::Input { input: "step time", problem });
     }
     answer.mix = sample.map(|w| Mix::of(w, u64::MAX)).transpose()?;
     if let (Some(seats), Some(l)) = (answer.request.max_num_seqs, answer.load.in_flight) {
@@ -758,7 +762,8 @@ impl Planner<'_> {
     /// What the fleet itself does.
     fn simulate(&mut self) -> Result<(), PlanError> {
         let request = &self.answer.request;
-        let router: RouterKind = request.router.parse()?;
+        let router: RouterKind =
+            request.router.parse().map_err(|e| PlanError::input("router", &e))?;
         let guess = self.answer.methods.iter().rev().find_map(|m| m.replicas).unwrap_or(1);
         let mut requests = self.requests.clone();
         if let Requests::Drawn(spec) = &mut requests {

@@ -331,9 +331,9 @@ pub fn tune(
     known: &BTreeMap<usize, Outcome>,
     done: &(dyn Fn(usize, &Outcome) + Sync),
 ) -> Result<TuneAnswer, PlanError> {
-    let slo: SloSet = request.slo.parse()?;
+    let slo: SloSet = request.slo.parse().map_err(|e| PlanError::input("slo", &e))?;
     let goals = goals(&slo, request.attainment)?;
-    let missing = |input, problem: &str| PlanError::Missing { input, problem: problem.to_owned() };
+    let missing = |input, problem: &str| PlanError::Input { input, problem: problem.to_owned() };
     if goals.is_empty() {
         return Err(missing("slo", "says what to tune for, such as p99(ttft)<1s"));
     }
@@ -342,7 +342,8 @@ pub fn tune(
     }
     let mix = Mix::of(workload, 1)?;
     check_agreement(&goals, Some(mix.output_mean))?;
-    let source: StepTimeSource = request.step_time.parse()?;
+    let source: StepTimeSource =
+        request.step_time.parse().map_err(|e| PlanError::input("step time", &e))?;
     let longest_prompt = workload.requests().iter().map(|r| r.input_tokens).max().unwrap_or(1);
     let tuner = Tuner {
         request,

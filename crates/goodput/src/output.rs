@@ -179,7 +179,7 @@ pub fn in_flags(error: &PlanError) -> anyhow::Error {
     let flag = |input: &str| format!("--{}", input.replace([' ', '_'], "-"));
     match error {
         PlanError::Bounds { input, .. } => anyhow!("{}: {error}", flag(input)),
-        PlanError::Missing { input, problem } => anyhow!("{}: {problem}", flag(input)),
+        PlanError::Input { input, problem } => anyhow!("{}: {problem}", flag(input)),
         other => anyhow!("{other}"),
     }
 }

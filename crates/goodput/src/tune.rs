@@ -354,6 +354,15 @@ fn row(t: &Tuned) -> Vec<String> {
     row
 }
 
+/// The first of the settings that held out longest, with what was lost and when.
+fn nearest(a: &TuneAnswer) -> Option<(&Tuned, usize, u64)> {
+    let stopped = a.settings.iter().filter_map(|t| match t.outcome {
+        Outcome::Stopped { goal, after_requests } => Some((t, goal, after_requests)),
+        _ => None,
+    });
+    stopped.reduce(|longest, next| if longest.2 < next.2 { next } else { longest })
+}
+
 fn text(
     title: &str,
     workload: &Workload,
@@ -392,6 +401,19 @@ fn text(
         _ => None,
     }) {
         line("refused", &format!("{refused}, the first: {}: {reason}", name(&t.setting)));
+    }
+    if a.best.is_none()
+        && let Some((t, goal, after)) = nearest(a)
+    {
+        let goal = a.goals.get(goal).map_or("", String::as_str);
+        line(
+            "nearest",
+            &format!(
+                "{}: `{goal}` out of reach after {} requests; --run-to-the-end has its values",
+                name(&t.setting),
+                format::count(after as f64)
+            ),
+        );
     }
     if let Some(flags) = a.best.and_then(|i| a.settings.get(i)?.flags.as_ref()) {
         line("flags", flags);

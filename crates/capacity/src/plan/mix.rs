@@ -32,11 +32,11 @@ impl Mix {
     ///
     /// # Errors
     ///
-    /// [`PlanError::Missing`] if there are none.
+    /// [`PlanError::Input`] if there are none.
     pub fn of(workload: &Workload, chunk: u64) -> Result<Self, PlanError> {
         if workload.is_empty() {
             let problem = "holds no requests".to_owned();
-            return Err(PlanError::Missing { input: "workload", problem });
+            return Err(PlanError::Input { input: "workload", problem });
         }
         let (mut sums, mut longest) = ([0.0; 6], 0);
         for r in workload.requests() {
