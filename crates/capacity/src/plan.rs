@@ -10,6 +10,7 @@
 //!
 //! [`PlanRequest`] and [`PlanAnswer`] are serializable, so that an autoscaler can ask.
 
+pub mod autoscale;
 pub mod disagg;
 pub mod hours;
 pub mod mix;
@@ -36,6 +37,7 @@ use serving_io::scenario::{POLICIES, StepTimeSource, VLLM_V1};
 use crate::error::{PlanError, Result};
 use crate::goals::{Goal, agree_up_to, check_agreement, goals, strictest};
 use crate::replica::{Scheduler, SharedStepTime, stated_error, step_time};
+use autoscale::{Autoscaler, Backtest, backtest};
 use disagg::{Pools, pools};
 use hours::{ReplicaHours, replica_hours};
 use mix::Mix;
@@ -132,6 +134,9 @@ pub struct PlanRequest {
     /// Whether to plan pools of prefill and decode too.
     #[serde(default)]
     pub disagg: bool,
+    /// How long a replica takes to start, to try an autoscaler on a trace.
+    #[serde(default)]
+    pub autoscale_delay_s: Option<f64>,
 }
 
 impl PlanRequest {
@@ -159,6 +164,7 @@ impl PlanRequest {
             most_seeds: 16,
             confidence: Confidence::P95,
             disagg: false,
+            autoscale_delay_s: None,
         }
     }
 }
@@ -322,6 +328,8 @@ pub struct PlanAnswer {
     pub signal: Option<Signal>,
     /// Replica-hours of a trace.
     pub hours: Option<ReplicaHours>,
+    /// An autoscaler with that signal on the trace, if its delay is given.
+    pub backtest: Option<Backtest>,
     /// Pools of prefill and decode, if they were asked for.
     pub pools: Option<Pools>,
     /// Whether the answer stands.
@@ -345,6 +353,10 @@ const LESS_CAPACITY: f64 = 1.25;
 const BURST_CV: f64 = 2.0;
 /// Windows of [`ReplicaHours`].
 const WINDOW_S: f64 = 60.0;
+/// From one look of the autoscaler to the next, and how long a lower load has to last: the defaults of
+/// Kubernetes' HorizontalPodAutoscaler (sync period 15 s, scale-down stabilization 300 s).
+const LOOK_S: f64 = 15.0;
+const SETTLE_S: f64 = 300.0;
 /// Requests of a run: so many, or so many times those in flight, up to so many.
 const RUN: (f64, f64, f64) = (4000.0, 40.0, 100_000.0);
 /// Requests that the mean lengths are taken from.
@@ -615,6 +627,7 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
         sensitivity: Vec::new(),
         signal: None,
         hours: None,
+        backtest: None,
         pools: None,
         verdict: Verdict::Decided,
         notes: Vec::new(),
@@ -684,6 +697,7 @@ impl Planner<'_> {
             self.simulate()?;
         }
         self.conclude(mix)?;
+        self.autoscale()?;
         Ok(self.answer)
     }
 
@@ -828,6 +842,30 @@ impl Planner<'_> {
         self.answer.sensitivity.append(&mut sensitivity);
         self.answer.band = band;
         self.answer.simulation = Some(found);
+        Ok(())
+    }
+
+    /// The autoscaler with the signal of the plan on the trace.
+    fn autoscale(&mut self) -> Result<(), PlanError> {
+        let Some(delay_s) = self.answer.request.autoscale_delay_s else { return Ok(()) };
+        let (Requests::Trace(trace), Some(signal), Some(hours)) =
+            (&self.requests, self.answer.signal, self.answer.hours)
+        else {
+            let problem = "an autoscaler needs a trace and a limit on TTFT".to_owned();
+            return Err(PlanError::Input { input: "autoscale delay", problem });
+        };
+        let rule = Autoscaler {
+            interval_s: LOOK_S,
+            delay_s,
+            queue_per_replica: signal.queue_per_replica,
+            rate_per_replica: hours.rate_per_replica,
+            settle_s: SETTLE_S,
+            least: hours.mean_replicas.max(1),
+            most: MOST_REPLICAS,
+        };
+        let parts = &self.parts;
+        let tried = backtest(trace, &parts.scheduler, &parts.step_time, &self.goals, &rule)?;
+        self.answer.backtest = Some(tried);
         Ok(())
     }
 

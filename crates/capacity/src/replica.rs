@@ -131,7 +131,7 @@ pub struct Served {
 }
 
 impl Served {
-    fn of(over: &Over) -> Self {
+    pub(crate) fn of(over: &Over) -> Self {
         let p = &over.progress;
         let after = |at: Option<Ticks>| at?.since(p.arrival)?.to_seconds().ok();
         Self {

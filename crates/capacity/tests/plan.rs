@@ -206,6 +206,44 @@ fn replica_hours_follow_the_trace() {
     assert!((hours.peak_hours * 60.0 - 9.0).abs() < 0.01);
 }
 
+/// Steps of 100 ms with one seat: a request of one prompt token and nine more takes 1 s. Ten minutes
+/// of a request every 2 s need one replica, the ten after it, with two a second, need two and a bit.
+#[test]
+fn an_autoscaler_follows_after_its_delay() {
+    use capacity::plan::autoscale::{Autoscaler, backtest};
+    use capacity::replica::{Scheduler, step_time};
+    use sched_sim::DecodeFirst;
+    let at =
+        |i: u64, ms: u64| WorkloadRequest::new(i, Ticks::from_nanoseconds(ms * 1_000_000), 1, 9);
+    let mut all: Vec<_> = (0..300).map(|i| at(i, i * 2000)).collect();
+    all.extend((0..1200).map(|i| at(300 + i, 600_000 + i * 500)));
+    all.extend((0..600).map(|i| at(1500 + i, 1_200_000 + i * 2000)));
+    let workload = Workload::new(all).unwrap();
+    let scheduler = Scheduler::DecodeFirst(DecodeFirst::new(1, 100).unwrap());
+    let step = step_time(&"base=100ms".parse().unwrap()).unwrap();
+    let goals = capacity::goals::goals(&"ttft<3s @ 99%".parse().unwrap(), None).unwrap();
+    let run = |delay_s: f64, most: u64| {
+        let rule = Autoscaler {
+            interval_s: 15.0,
+            delay_s,
+            queue_per_replica: 2.0,
+            rate_per_replica: 1.0,
+            settle_s: 300.0,
+            least: 1,
+            most,
+        };
+        backtest(&workload, &scheduler, &step, &goals, &rule).unwrap()
+    };
+    let (fast, slow, fixed) = (run(0.0, 100), run(120.0, 100), run(0.0, 1));
+    // One replica alone serves a request a second while two arrive: most of them wait.
+    assert!(fixed.shares[0] < 0.3 && fixed.started == 0, "{fixed:?}");
+    assert!((fixed.replica_hours * 3600.0 - 2400.0).abs() < 10.0, "{fixed:?}");
+    assert!(slow.shares[0] < fast.shares[0], "{slow:?} {fast:?}");
+    assert!(3 <= fast.most_replicas && 0 < fast.stopped, "{fast:?}");
+    // Fewer hours than its most replicas would take all the time.
+    assert!(fast.replica_hours < fast.most_replicas as f64 * 0.6, "{fast:?}");
+}
+
 fn conversation() -> Option<Workload> {
     let data = std::env::var_os("GOODPUT_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),

@@ -57,8 +57,8 @@ fn settings_that_share_a_run_are_the_same_run() {
 #[test]
 fn stopping_early_changes_no_answer() {
     let workload = workload();
-    let early = run(&request(grid(), "p99(ttft)<400ms,tpot<25ms @ 95%"), &workload);
-    let mut to_the_end = request(grid(), "p99(ttft)<400ms,tpot<25ms @ 95%");
+    let early = run(&request(grid(), "p99(ttft)<600ms,tpot<30ms @ 99%"), &workload);
+    let mut to_the_end = request(grid(), "p99(ttft)<600ms,tpot<30ms @ 99%");
     to_the_end.run_to_the_end = true;
     let full = run(&to_the_end, &workload);
     assert_eq!(early.best, full.best);

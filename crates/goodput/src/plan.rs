@@ -29,7 +29,7 @@ Examples:
   goodput plan --rate 40/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
       --step-time llama-3.1-70b-h100-sxm-tp4 --slo 'p99(ttft)<2s,tpot<40ms @ 99%'
   goodput plan --trace azure.csv --step-time llama-3.1-8b-h100-sxm \\
-      --slo 'p99(ttft)<1s,tpot<50ms @ 99%'";
+      --slo 'p99(ttft)<1s,tpot<50ms @ 99%' --autoscale-delay 2m";
 
 /// Arguments of `plan`.
 #[derive(clap::Args, Debug)]
@@ -98,6 +98,9 @@ pub struct Arguments {
     /// Plan pools of prefill and decode too, in closed form.
     #[arg(long, requires = "step_time")]
     disagg: bool,
+    /// Try an autoscaler on the trace whose replicas take so long to start.
+    #[arg(long, value_name = "TIME", requires = "trace")]
+    autoscale_delay: Option<String>,
     /// Leave the simulation out.
     #[arg(long)]
     no_sim: bool,
@@ -198,6 +201,7 @@ impl Arguments {
             .and_then(Confidence::new)
             .map_err(|e| anyhow!("--confidence: {e}"))?;
         request.disagg = self.disagg;
+        request.autoscale_delay_s = seconds("--autoscale-delay", self.autoscale_delay.as_deref())?;
         Ok(request)
     }
 }
@@ -422,6 +426,23 @@ fn others(out: &mut Lines, a: &PlanAnswer) {
                 hours(h.mean_hours),
                 h.mean_replicas,
                 hours(h.followed_hours)
+            ),
+        );
+    }
+    if let Some(b) = &a.backtest {
+        let shares: Vec<String> = b.shares.iter().map(|s| format::percent(*s)).collect();
+        out.line(
+            "autoscaler",
+            &format!(
+                "{} the SLO ({}) with {} replica-hours, {} to {} replicas, {} started and {} stopped, each ready after {}",
+                if b.keeps { "keeps" } else { "misses" },
+                shares.join(", "),
+                format::significant(b.replica_hours, 4),
+                b.autoscaler.least,
+                b.most_replicas,
+                b.started,
+                b.stopped,
+                time(b.autoscaler.delay_s)
             ),
         );
     }
