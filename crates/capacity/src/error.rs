@@ -1,6 +1,6 @@
 //! Why there is no fit, and why there is no plan.
 
-/// Why measurements give no step time.
+/// Why measurements give no step time, or a question of capacity no answer.
 ///
 /// Every message is one clause that names the input, the bound and the value.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +12,9 @@ pub enum FitError {
     /// A step time or a simulation that cannot be.
     #[error("{0}")]
     Simulation(#[from] sched_sim::SimError),
+    /// A formula that has no value.
+    #[error(transparent)]
+    Metric(#[from] metrics_core::Error),
     /// A file whose content is no known source of points.
     #[error("{file}: found {found}, expected {expected}")]
     UnknownSource {

@@ -2,6 +2,7 @@
 //! simulator meets a real engine.
 //!
 //! - [`fit`]: from measurements to a step time, with its errors and what the data cannot tell
+//! - [`kv`]: what a KV cache holds, from model and memory
 //! - [`means`]: mean latencies, and a server that can be simulated under any step time
 //! - [`watch`]: whether a simulation left the range in which its step time is known
 //! - [`plan`]: how many replicas a load needs, by closed form, queueing and simulation;
@@ -18,6 +19,7 @@ pub mod cost;
 pub mod error;
 pub mod fit;
 pub mod goals;
+pub mod kv;
 pub mod means;
 pub mod plan;
 pub mod replica;

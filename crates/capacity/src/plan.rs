@@ -31,12 +31,13 @@ use sched_sim::fleet::RouterKind;
 use sched_sim::workload::{ArrivalLaw, Lengths, WorkloadSpec};
 use sched_sim::{DecodeFirst, StepTime, Workload};
 use serde::{Deserialize, Serialize};
-use serving_io::engine::{EngineOptions, Machine};
-use serving_io::scenario::{POLICIES, StepTimeSource, VLLM_V1};
+use serving_io::engine::EngineOptions;
+use serving_io::policy::{ServerOptions, takes_chunk};
+use serving_io::scenario::{StepTimeSource, VLLM_V1};
 
 use crate::error::{PlanError, Result};
 use crate::goals::{Goal, agree_up_to, check_agreement, goals, strictest};
-use crate::replica::{Scheduler, SharedStepTime, stated_error, step_time};
+use crate::replica::{NamedPolicy, Scheduler, SharedStepTime, machine, stated_error, step_time};
 use autoscale::{Autoscaler, Backtest, backtest};
 use disagg::{Pools, pools};
 use hours::{ReplicaHours, replica_hours};
@@ -107,15 +108,16 @@ pub struct PlanRequest {
     /// How far the step time may be off; what its source states if not given.
     #[serde(default)]
     pub model_error: Option<f64>,
-    /// `decode-first` or `vllm-v1`.
+    /// One of [`serving_io::scenario::POLICIES`].
     pub policy: String,
     /// Most requests in the batch of a replica; the policy's own if not given.
     #[serde(default)]
     pub max_num_seqs: Option<u64>,
-    /// Most prompt tokens of a request in a step, for decode-first.
+    /// Most prompt tokens of a request in a step, for policies with a chunk.
     #[serde(default)]
     pub chunk: Option<u64>,
-    /// Options of vllm-v1 under vLLM's names, with their values.
+    /// Options under vLLM's names, with their values; of the others than vllm-v1, some know
+    /// `num_kv_blocks`, `block_size` and `max_num_batched_tokens`.
     #[serde(default)]
     pub engine: Vec<(String, String)>,
     /// How requests are given to replicas.
@@ -449,25 +451,44 @@ pub fn scheduler(
         if let Some(n) = max_num_seqs {
             engine.set("max_num_seqs", &n.to_string())?;
         }
-        let machine = match source {
-            StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel),
-            _ => None,
-        };
+        let machine = machine(source);
         let resolved = engine.resolve(machine.as_ref())?;
         let mut notes: Vec<String> = engine.left_out().to_vec();
         notes.extend(resolved.notes);
         return Ok((Scheduler::VllmV1(Box::new(resolved.config)), notes));
     }
-    if let Some((name, _)) = engine.given().first() {
-        return refuse(format!("{name}: is for {VLLM_V1} alone"));
+    if let (Some(chunk), false) = (chunk, takes_chunk(policy)) {
+        return refuse(format!("chunk {chunk}: policy {policy} has none"));
+    }
+    let mut options = ServerOptions::default();
+    for (name, value) in engine.given() {
+        let count = || {
+            metrics_core::grammar::count(value)
+                .map_err(|e| PlanError::Contradiction(format!("{name}: {e}")))
+        };
+        match *name {
+            "max_num_batched_tokens" if policy == "prefill-first" => {
+                options.max_num_batched_tokens = Some(count()?);
+            }
+            "num_kv_blocks" => options.kv_blocks = Some(count()?),
+            "block_size" => options.block_size = Some(count()?),
+            name => return refuse(format!("{name}: is not for policy {policy}")),
+        }
+    }
+    if options.block_size.is_some() && options.kv_blocks.is_none() {
+        return refuse("block_size: has no effect without num_kv_blocks".to_owned());
     }
     let own = DecodeFirst::default();
-    if policy != sched_sim::Policy::name(&own) {
-        return refuse(format!("policy `{policy}`: expected {}", POLICIES.join(", ")));
-    }
     let seats = max_num_seqs.unwrap_or_else(|| sched_sim::Policy::max_num_seqs(&own));
-    let policy = DecodeFirst::new(seats, chunk.unwrap_or_else(|| own.chunk()))?;
-    Ok((Scheduler::DecodeFirst(policy), Vec::new()))
+    let chunk = chunk.unwrap_or_else(|| own.chunk());
+    let mut notes = Vec::new();
+    if policy == "static" {
+        notes.push(
+            "closed form and queueing take batching to be continuous, which static is not"
+                .to_owned(),
+        );
+    }
+    Ok((Scheduler::Named(NamedPolicy::new(policy, seats, chunk, options)?), notes))
 }
 
 /// What one replica bears at most.

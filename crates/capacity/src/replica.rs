@@ -8,6 +8,8 @@ use sched_sim::history::Observer;
 use sched_sim::server::Ending;
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::{DecodeFirst, Job, Over, Replica, Server, SimError, StepTime, Ticks, Workload};
+use serving_io::machine::Machine;
+use serving_io::policy::{BLOCK_SIZE, ServerOptions, named, takes_chunk};
 use serving_io::scenario::StepTimeSource;
 
 use crate::error::{PlanError, Result};
@@ -24,12 +26,24 @@ pub fn step_time(source: &StepTimeSource) -> Result<SharedStepTime, PlanError> {
     Ok(match source {
         StepTimeSource::Affine(affine) => Box::new(*affine),
         StepTimeSource::TwoRegime(form) => Box::new(*form),
+        StepTimeSource::Roofline(source) => Box::new(source.step_time()?),
         StepTimeSource::Fitted(file) => Box::new(file.step.clone()),
         _ => {
             let text = "this version does not know the form of the step time";
             return Err(PlanError::Contradiction(text.to_owned()));
         }
     })
+}
+
+/// Model and GPUs of a step time, if they are known.
+#[must_use]
+pub fn machine(source: &StepTimeSource) -> Option<Machine> {
+    match source {
+        // A file of the user's may be of another model or GPU than those that are known.
+        StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel).ok(),
+        StepTimeSource::Roofline(source) => Some(source.machine.clone()),
+        _ => None,
+    }
 }
 
 /// How far a step time is off its measurements: the mean size of its relative errors, where the
@@ -48,19 +62,61 @@ pub fn stated_error(source: &StepTimeSource) -> Option<f64> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Scheduler {
-    /// Decode first, chunks per request.
-    DecodeFirst(DecodeFirst),
+    /// A policy by its name.
+    Named(NamedPolicy),
     /// vLLM's.
     VllmV1(Box<VllmConfig>),
+}
+
+/// One of [`serving_io::policy::NAMES`] with its limits, which are checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPolicy {
+    name: String,
+    max_num_seqs: u64,
+    chunk: u64,
+    options: ServerOptions,
+    emits_first_token: bool,
+}
+
+impl NamedPolicy {
+    /// A policy with its limits; `chunk` is ignored by a policy without one.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::Contradiction`] for a name that is not known, [`PlanError::Simulation`] for a
+    /// limit that cannot be.
+    pub fn new(
+        name: &str,
+        max_num_seqs: u64,
+        chunk: u64,
+        options: ServerOptions,
+    ) -> Result<Self, PlanError> {
+        let policy = named(name, max_num_seqs, chunk, &options).ok_or_else(|| {
+            let known = serving_io::scenario::POLICIES.join(", ");
+            PlanError::Contradiction(format!("policy `{name}`: expected {known}"))
+        })??;
+        options.settings()?;
+        let emits_first_token = policy.prefill_emits_first_token();
+        Ok(Self { name: name.to_owned(), max_num_seqs, chunk, options, emits_first_token })
+    }
+
+    /// Whether a limit that no run reaches does nothing at all, for the batch and for the chunk.
+    pub(crate) fn limits_only(&self) -> bool {
+        self.name == "decode-first"
+    }
+
+    /// The same with another batch limit and chunk.
+    pub(crate) fn with(&self, max_num_seqs: u64, chunk: u64) -> Self {
+        Self { max_num_seqs, chunk, ..self.clone() }
+    }
 }
 
 impl Scheduler {
     /// Most requests in a batch.
     #[must_use]
     pub fn max_num_seqs(&self) -> u64 {
-        use sched_sim::Policy;
         match self {
-            Self::DecodeFirst(policy) => policy.max_num_seqs(),
+            Self::Named(policy) => policy.max_num_seqs,
             Self::VllmV1(config) => config.max_num_seqs,
         }
     }
@@ -69,7 +125,8 @@ impl Scheduler {
     #[must_use]
     pub fn chunk(&self) -> u64 {
         match self {
-            Self::DecodeFirst(policy) => policy.chunk(),
+            Self::Named(policy) if takes_chunk(&policy.name) => policy.chunk,
+            Self::Named(_) => Workload::LARGEST_TOKENS,
             Self::VllmV1(config) => match config.long_prefill_token_threshold {
                 0 => config.max_num_batched_tokens,
                 limit => limit.min(config.max_num_batched_tokens),
@@ -81,7 +138,7 @@ impl Scheduler {
     #[must_use]
     pub fn token_budget(&self) -> Option<u64> {
         match self {
-            Self::DecodeFirst(_) => None,
+            Self::Named(_) => None,
             Self::VllmV1(config) => Some(config.max_num_batched_tokens),
         }
     }
@@ -89,18 +146,22 @@ impl Scheduler {
     /// Tokens that the KV cache holds; none if it has no bound.
     #[must_use]
     pub fn kv_tokens(&self) -> Option<u64> {
-        match self {
-            Self::DecodeFirst(_) => None,
-            Self::VllmV1(config) => {
-                Some(config.num_blocks.saturating_sub(1).saturating_mul(config.block_size))
+        let (blocks, size) = match self {
+            Self::Named(policy) => {
+                (policy.options.kv_blocks?, policy.options.block_size.unwrap_or(BLOCK_SIZE))
             }
-        }
+            Self::VllmV1(config) => (config.num_blocks.saturating_sub(1), config.block_size),
+        };
+        Some(blocks.saturating_mul(size))
     }
 
     /// Whether the step that ends a prompt gives the first token.
     #[must_use]
     pub const fn prefill_emits_first_token(&self) -> bool {
-        matches!(self, Self::VllmV1(_))
+        match self {
+            Self::Named(policy) => policy.emits_first_token,
+            Self::VllmV1(_) => true,
+        }
     }
 
     /// An idle replica.
@@ -113,7 +174,13 @@ impl Scheduler {
         step_time: T,
     ) -> Result<Box<dyn Server + 'a>, PlanError> {
         Ok(match self {
-            Self::DecodeFirst(policy) => Box::new(Replica::new(*policy, step_time)),
+            Self::Named(p) => {
+                let policy = named(&p.name, p.max_num_seqs, p.chunk, &p.options);
+                let policy = policy.ok_or_else(|| {
+                    PlanError::Contradiction(format!("policy `{}` is not known", p.name))
+                })??;
+                Box::new(Replica::new(policy, step_time).settings(p.options.settings()?))
+            }
             Self::VllmV1(config) => Box::new(VllmReplica::new((**config).clone(), step_time)?),
         })
     }

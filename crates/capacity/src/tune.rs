@@ -16,7 +16,7 @@ use metrics_core::table::Observed;
 use rayon::prelude::*;
 use sched_sim::history::{Observer, Stretch};
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::{DecodeFirst, MeanWork, Policy, StepTime, Workload};
+use sched_sim::{MeanWork, StepTime, Workload};
 use serde::{Deserialize, Serialize};
 use serving_io::engine::EngineOptions;
 use serving_io::scenario::StepTimeSource;
@@ -34,13 +34,13 @@ pub const SCHEMA_VERSION: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
-    /// `decode-first` or `vllm-v1`.
+    /// One of [`serving_io::scenario::POLICIES`].
     pub policy: String,
     /// Most requests in the batch; the policy's own if not given.
     pub max_num_seqs: Option<u64>,
-    /// Most prompt tokens of a request in a step, for decode-first.
+    /// Most prompt tokens of a request in a step, for policies with a chunk.
     pub chunk: Option<u64>,
-    /// Options of vllm-v1 under vLLM's names.
+    /// Options under vLLM's names.
     pub engine: Vec<(String, String)>,
 }
 
@@ -150,7 +150,7 @@ struct Known {
 /// The scheduler without the two limits that may be idle, and those.
 fn limits(scheduler: &Scheduler) -> (Scheduler, u64, Option<u64>) {
     match scheduler {
-        Scheduler::DecodeFirst(policy) => (scheduler.clone(), policy.max_num_seqs(), None),
+        Scheduler::Named(_) => (scheduler.clone(), scheduler.max_num_seqs(), None),
         Scheduler::VllmV1(config) => {
             let mut rest: VllmConfig = (**config).clone();
             (rest.max_num_seqs, rest.max_num_batched_tokens) = (0, 0);
@@ -166,9 +166,12 @@ impl Known {
         let idle =
             |mine: u64, theirs: u64, peak: u64| mine == theirs || (peak < mine && peak < theirs);
         match (&self.scheduler, other) {
-            (Scheduler::DecodeFirst(a), Scheduler::DecodeFirst(b)) => {
-                a.chunk() == b.chunk()
-                    && idle(a.max_num_seqs(), b.max_num_seqs(), self.peaks.running)
+            (Scheduler::Named(a), Scheduler::Named(b)) => {
+                let (mine, theirs) = (self.scheduler.max_num_seqs(), other.max_num_seqs());
+                let alike = a.with(theirs, self.scheduler.chunk()) == b.with(theirs, other.chunk());
+                alike
+                    && (mine == theirs
+                        || (a.limits_only() && idle(mine, theirs, self.peaks.running)))
             }
             (Scheduler::VllmV1(a), Scheduler::VllmV1(_)) => {
                 let (mine, seqs, tokens) = limits(&self.scheduler);
@@ -218,8 +221,10 @@ fn resolve(
     let found = scheduler(&setting.policy, setting.max_num_seqs, setting.chunk, engine, source)?;
     // A limit that no prompt reaches is none.
     Ok(match found.0 {
-        Scheduler::DecodeFirst(p) if longest_prompt < p.chunk() => {
-            Scheduler::DecodeFirst(DecodeFirst::new(p.max_num_seqs(), longest_prompt)?)
+        Scheduler::Named(p) if p.limits_only() => {
+            let named = Scheduler::Named(p.clone());
+            let chunk = named.chunk().min(longest_prompt);
+            Scheduler::Named(p.with(named.max_num_seqs(), chunk))
         }
         Scheduler::VllmV1(mut c) if longest_prompt <= c.long_prefill_token_threshold => {
             if !c.long_prefill_token_threshold_adaptive {

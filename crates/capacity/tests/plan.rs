@@ -13,7 +13,8 @@ use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Books, Job, Server};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::{Ticks, Workload, WorkloadRequest};
-use serving_io::engine::{EngineOptions, Machine};
+use serving_io::engine::EngineOptions;
+use serving_io::machine::Machine;
 
 fn rate(per_s: f64) -> PlanRequest {
     PlanRequest::new(LoadSpec::Rate { per_s, cv: 1.0 })
@@ -211,15 +212,16 @@ fn replica_hours_follow_the_trace() {
 #[test]
 fn an_autoscaler_follows_after_its_delay() {
     use capacity::plan::autoscale::{Autoscaler, backtest};
-    use capacity::replica::{Scheduler, step_time};
-    use sched_sim::DecodeFirst;
+    use capacity::replica::{NamedPolicy, Scheduler, step_time};
+    use serving_io::policy::ServerOptions;
     let at =
         |i: u64, ms: u64| WorkloadRequest::new(i, Ticks::from_nanoseconds(ms * 1_000_000), 1, 9);
     let mut all: Vec<_> = (0..300).map(|i| at(i, i * 2000)).collect();
     all.extend((0..1200).map(|i| at(300 + i, 600_000 + i * 500)));
     all.extend((0..600).map(|i| at(1500 + i, 1_200_000 + i * 2000)));
     let workload = Workload::new(all).unwrap();
-    let scheduler = Scheduler::DecodeFirst(DecodeFirst::new(1, 100).unwrap());
+    let policy = NamedPolicy::new("decode-first", 1, 100, ServerOptions::default()).unwrap();
+    let scheduler = Scheduler::Named(policy);
     let step = step_time(&"base=100ms".parse().unwrap()).unwrap();
     let goals = capacity::goals::goals(&"ttft<3s @ 99%".parse().unwrap(), None).unwrap();
     let run = |delay_s: f64, most: u64| {
@@ -295,8 +297,8 @@ fn the_least_number_for_the_azure_conversations_is_the_least() {
     assert_eq!(answer.verdict, Verdict::Decided);
     let n = answer.replicas.unwrap();
     assert!(1 < n, "one replica is no test");
-    let machine = Machine::named("meta-llama/Meta-Llama-3.1-70B", "NVIDIA H100 SXM", 4);
-    let config = EngineOptions::default().resolve(machine.as_ref()).unwrap().config;
+    let machine = Machine::named("meta-llama/Meta-Llama-3.1-70B", "NVIDIA H100 SXM", 4).unwrap();
+    let config = EngineOptions::default().resolve(Some(&machine)).unwrap().config;
     let (ttft, tpot) = fleet(&workload, &config, step, n);
     assert!(ttft <= 1.0 && 0.99 <= tpot, "{n}: {ttft} s, {tpot}");
     let (ttft, tpot) = fleet(&workload, &config, step, n - 1);

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, cost, diagnose, diff, explain, fit, plan, queue, report, sim, trace, tune};
+use crate::{check, cost, diagnose, diff, explain, fit, kv, plan, queue, report, sim, trace, tune};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -21,6 +21,7 @@ Examples:
   goodput check new.json --base old.json --no-regress 5%
   goodput diagnose result.json metrics.txt --goodput ttft:200 tpot:50
   goodput sim --max-num-seqs 16,64
+  goodput kv --model llama-3.1-8b --gpu h100 --mean-tokens 2000
   goodput queue mmc --rate 8/s --service 200ms --servers 3
   goodput plan --users 5000 --requests-per-user 10/h --e2e 5s
   goodput explain tpot
@@ -78,6 +79,9 @@ enum Command {
     /// A step time from measured steps, with its error per regime and what the data cannot tell.
     #[command(after_help = fit::EXAMPLES)]
     Fit(Box<fit::Arguments>),
+    /// How much the KV cache holds: bytes per token, blocks, and requests that fit at once.
+    #[command(after_help = kv::EXAMPLES)]
+    Kv(Box<kv::Arguments>),
     /// What queueing theory says: thirty models and laws, percentiles, curves, inverse problems.
     #[command(after_help = queue::EXAMPLES)]
     Queue(Box<queue::Arguments>),
@@ -111,10 +115,10 @@ impl Cli {
             Command::Plan(arguments) => arguments.check_files(output)?,
             Command::Tune(arguments) => arguments.check_files(output)?,
             Command::Cost(_)
-            | Command::Trace(_)
             | Command::Fit(_)
             | Command::Queue(_)
             | Command::Explain(_)
+            | Command::Kv(_)
             | Command::Trace(_)
             | Command::Completions { .. } => {}
         }
@@ -145,6 +149,7 @@ impl Cli {
             Command::Fit(arguments) => {
                 return Ok((fit::run(&arguments, format, self.output.output.as_deref())?, 0));
             }
+            Command::Kv(arguments) => kv::run(&arguments, format)?,
             Command::Plan(arguments) => {
                 let (text, answer) = plan::run(&arguments, format)?;
                 code = answer;

@@ -14,7 +14,8 @@ use capacity::means::Server;
 use clap::ValueEnum;
 use metrics_core::validity::Finding;
 use sched_sim::DecodeFirst;
-use serving_io::engine::{EngineOptions, Machine};
+use serving_io::engine::EngineOptions;
+use serving_io::machine::Machine;
 
 use crate::output::{Format, check_outputs};
 
@@ -343,7 +344,8 @@ fn server(arguments: &Arguments) -> Result<Option<Served>> {
     if let Some(line) = &arguments.engine_args {
         let wrong = |e: serving_io::IoError| anyhow!("--engine-args: {e}");
         let options = EngineOptions::from_command_line(line).map_err(wrong)?;
-        let machine = Machine::named(&arguments.model, &arguments.gpu, arguments.tensor_parallel);
+        let machine =
+            Machine::named(&arguments.model, &arguments.gpu, arguments.tensor_parallel).ok();
         let resolved = options.resolve(machine.as_ref()).map_err(wrong)?;
         let mut notes = options.left_out().to_vec();
         notes.extend(resolved.notes);

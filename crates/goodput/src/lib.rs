@@ -10,6 +10,7 @@ mod diff;
 mod explain;
 mod fit;
 mod gate;
+mod kv;
 mod output;
 mod plan;
 mod queue;

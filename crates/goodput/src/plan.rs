@@ -75,7 +75,7 @@ pub struct Arguments {
     /// How far the step time may be off [default: what its source states].
     #[arg(long, value_name = "SHARE", requires = "step_time")]
     model_error: Option<String>,
-    /// Scheduling policy of a replica: vllm-v1 or decode-first [default: vllm-v1].
+    /// Scheduling policy of a replica, as in `goodput sim` [default: vllm-v1].
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
     /// Most requests in the batch of a replica.
@@ -86,7 +86,7 @@ pub struct Arguments {
         value_name = "N"
     )]
     max_num_seqs: Option<String>,
-    /// Most prompt tokens of one request in one step; for decode-first.
+    /// Most prompt tokens of one request in one step; for policies with a chunk.
     #[arg(long, value_name = "N")]
     chunk: Option<String>,
     #[command(flatten)]

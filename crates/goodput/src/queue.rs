@@ -1,7 +1,7 @@
 //! `goodput queue`: what queueing theory says, with a reading in plain words.
 
-mod answer;
-mod input;
+pub mod answer;
+pub mod input;
 mod laws;
 mod models;
 mod plan;

@@ -23,7 +23,9 @@ use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
 use metrics_core::tool_rules::Tool;
 use serving_io::evidence::{facts, sketched};
+use serving_io::machine::{Gpu, Machine, Model};
 use serving_io::partial::Partial;
+use serving_io::roofline::Floor;
 use serving_io::run::Run;
 use serving_io::{ColumnMap, Options, ReadFile};
 
@@ -44,6 +46,7 @@ Examples:
   goodput report a.json b.json --format md -o report.md
   goodput report result.json --warn-fatal || echo 'not usable for all'
   goodput report result.json --as sglang --goodput ttft:150
+  goodput report result.json --model qwen2.5-0.5b --gpu t4
   goodput report result.json --by input_tokens:3 --slo 'ttft<150ms'
   goodput report log.csv --map ttft_ms=first_ms,e2e_ms=total_ms,output_tokens=n
   zcat log.jsonl.gz | goodput report - --format json
@@ -65,6 +68,15 @@ pub struct Arguments {
     /// Format of the files, where the content does not tell.
     #[arg(long, value_name = "NAME")]
     input_format: Option<String>,
+    /// The model that answered: a latency below what it allows is an error (W25).
+    #[arg(long, value_name = "NAME|config.json", requires = "gpu", conflicts_with_all = ["sketch", "partial", "merge"])]
+    model: Option<String>,
+    /// The GPU that it ran on.
+    #[arg(long, value_name = "NAME", requires = "model")]
+    gpu: Option<String>,
+    /// GPUs of one replica, by tensor parallelism [default: 1].
+    #[arg(long, visible_alias = "tensor-parallel-size", value_name = "N", requires = "model")]
+    tp: Option<u32>,
     /// Exit with 3 for a warning too, not for an error alone.
     #[arg(long)]
     warn_fatal: bool,
@@ -93,6 +105,20 @@ fn tool(name: &str) -> std::result::Result<Tool, String> {
 }
 
 impl Arguments {
+    /// The least that latencies can be on the machine that is named.
+    fn floor(&self) -> Result<Option<Floor>> {
+        let Some((model, gpu)) = self.model.as_deref().zip(self.gpu.as_deref()) else {
+            return Ok(None);
+        };
+        let path = Path::new(model);
+        let model = if path.exists() { Model::read_path(path) } else { Model::named(model) };
+        let model = model.map_err(|e| anyhow!("--model: {e}"))?;
+        let gpu = Gpu::named(gpu).map_err(|e| anyhow!("--gpu: {e}"))?;
+        let machine = Machine::new(model, gpu, self.tp.unwrap_or(1));
+        let machine = machine.map_err(|e| anyhow!("--tp: {e}"))?;
+        Floor::of(&machine, None).map(Some).map_err(|e| anyhow!("--model: {e}"))
+    }
+
     /// The files, wherever they stand on the command line.
     fn files(&self) -> Vec<PathBuf> {
         self.files.iter().cloned().chain(self.objectives.swallowed()).collect()
@@ -231,6 +257,7 @@ struct Asked<'a> {
     confidence: Confidence,
     as_tool: Option<Tool>,
     by: Option<&'a groups::By>,
+    floor: Option<Floor>,
 }
 
 impl Asked<'_> {
@@ -256,7 +283,11 @@ impl Asked<'_> {
             own = RequestTable::of(&run.timelines);
             &own
         };
-        let believed = Believed::new(facts(run, table, slo));
+        let mut facts = facts(run, table, slo);
+        if let Some(floor) = &self.floor {
+            facts.ideal = floor.broken(table)?;
+        }
+        let believed = Believed::new(facts);
         if table.is_empty() {
             return Ok(Computed { report: None, believed, as_tool: None, groups: None });
         }
@@ -310,7 +341,8 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         bail!("no file was given: `goodput report FILE --goodput ttft:200`");
     }
     let (as_tool, by) = (arguments.as_tool, arguments.by.as_ref());
-    let asked = Asked { slo: &slo, method, confidence, as_tool, by };
+    let floor = arguments.floor()?;
+    let asked = Asked { slo: &slo, method, confidence, as_tool, by, floor };
     let mut reported = Vec::new();
     for log in &logs {
         let file = &log.file;

@@ -3,12 +3,14 @@
 mod generate;
 mod render;
 mod seeds;
+mod served;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use capacity::replica::step_time;
+use capacity::replica::{machine, step_time};
 use capacity::watch::Watched;
+use indicatif::{ProgressBar, ProgressStyle};
 use metrics_core::RequestTimeline;
 use metrics_core::grammar;
 use metrics_core::report::{Input, Report, Window};
@@ -17,17 +19,24 @@ use metrics_core::steady::mser5;
 use metrics_core::table::RequestTable;
 use metrics_core::validity::evidence::Conservation;
 use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
-use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
-use sched_sim::workload::WorkloadSpec;
+use rayon::prelude::*;
+use sched_sim::fleet::RouterKind;
+use sched_sim::ledger::{Ledger, Steps};
+use sched_sim::vllm_v1::VllmConfig;
+use sched_sim::workload::{ClosedLoop, WorkloadSpec};
 use sched_sim::{
-    DecodeFirst, OfferedLoad, Policy, RateScale, RequestDetail, RunEnd, RunLimits, RunResult,
-    RunStatistics, Simulation, Ticks, Workload,
+    BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, RateScale, RequestDetail,
+    RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings, Ticks, Workload,
 };
-use serving_io::engine::{EngineOptions, Machine};
+use serving_io::chrome_trace::{self, TraceWindow};
+use serving_io::engine::EngineOptions;
+use serving_io::policy::{ServerOptions, named, takes_chunk};
+use serving_io::roofline::Floor;
 use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
 
+use self::served::{Arriving, TailAnswer};
 use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
 use crate::trace::Part;
@@ -49,8 +58,11 @@ Examples:
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 256,512 --rate-scale 1,3/2,2
   goodput sim --trace azure.csv --slice 18:15-18:20 --max-num-seqs 64 --chunk 512
   goodput sim --trace mine.csv --map arrival_s=t,input_tokens=in,output_tokens=out
+  goodput sim --policy decode-first,prefill-first,sarathi --max-num-seqs 64 --chunk 512 \\
+      --kv-blocks 2000 --slo 'ttft<1s,tpot<50ms'
   goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
   goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'
+  goodput sim --engine vllm --step-time roofline:model=qwen3-8b,gpu=l40s,mfu=0.5,mbu=0.8
   goodput sim --max-num-seqs 64 --chunk 256 --requests-out requests.jsonl
   goodput report requests.jsonl --slo 'ttft<500ms'";
 
@@ -66,7 +78,7 @@ pub struct Arguments {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
-    /// Scheduling policies: decode-first, vllm-v1.
+    /// Scheduling policies: decode-first, prefill-first, sarathi, orca, static, sglang, vllm-v1.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     policy: Vec<String>,
     /// Most requests in the batch [default: 8, or the scenario's; vLLM's own for vllm-v1].
@@ -78,17 +90,37 @@ pub struct Arguments {
         value_name = "LIST"
     )]
     max_num_seqs: Vec<String>,
-    /// Most prompt tokens of one request in one step; not for vllm-v1 [default: 128, or the
-    /// scenario's].
+    /// Most prompt tokens in one step: of one request for decode-first, of all for sglang, of all
+    /// with the decodes for sarathi; other policies have none [default: 128, or the scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     chunk: Vec<String>,
+    /// KV blocks of the server, of --block-size tokens; vllm-v1 has --num-kv-blocks [default: no
+    /// limit, or the scenario's].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    kv_blocks: Vec<String>,
+    /// Who is next in the queue, and preempted last: fcfs, sjf (fewest tokens, prompt and answer)
+    /// or priority; vllm-v1 has --scheduling-policy [default: fcfs, or the scenario's].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    order: Vec<String>,
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate_scale: Vec<String>,
-    /// What a step costs: coefficients, a preset, or a file of `goodput fit` [default:
+    /// What a step costs: coefficients, a preset, a file of `goodput fit`, or
+    /// roofline:model=NAME,gpu=NAME[,tp=N,mfu=SHARE,mbu=SHARE,overhead=TIME] [default:
     /// llama-3.1-8b-h100-sxm].
-    #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE")]
+    #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE|ROOFLINE")]
     step_time: Option<String>,
+    /// Servers behind a router.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    replicas: Vec<String>,
+    /// Who gets a request: round-robin, random, least-requests, least-tokens, power-of-two,
+    /// prefix-affinity or central-queue [default: least-requests].
+    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "replicas")]
+    router: Vec<String>,
+    /// So many users in place of a rate, each of whom waits for the answer and thinks for --think.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(conflicts_with_all = ["trace", "rate", "arrivals", "turns", "rate_scale", "seeds"])]
+    users: Vec<String>,
     /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
     /// to the first setting on the same requests.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000))]
@@ -103,12 +135,33 @@ pub struct Arguments {
     engine: EngineArguments,
     #[command(flatten)]
     objectives: Objectives,
+    /// Clients stop waiting for the last token this long after their arrival.
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// Refuse who arrives when so many requests wait; not for vllm-v1.
+    #[arg(long, value_name = "REQUESTS")]
+    max_waiting: Option<u64>,
+    /// Refuse who arrives when with its prompt more tokens than this would wait; not for vllm-v1.
+    #[arg(long, value_name = "TOKENS")]
+    max_waiting_tokens: Option<u64>,
     /// Start no step after this much simulated time; the run is then truncated.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Write every request's timeline, for `goodput report`; needs a single setting.
     #[arg(long, value_name = "FILE")]
     requests_out: Option<PathBuf>,
+    /// Where the time of the slowest requests went, those from this percentile on, such as p99.
+    #[arg(long, value_name = "PERCENTILE", conflicts_with = "seeds")]
+    explain_tail: Option<String>,
+    /// Write steps and requests as a Chrome trace, which Perfetto shows; needs a single setting.
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    trace_out: Option<PathBuf>,
+    /// The part of the run that --trace-out writes [default: all of it].
+    #[arg(long, value_name = "FROM..TO", requires = "trace_out")]
+    trace_window: Option<String>,
+    /// Settings that run at the same time; the answer does not depend on it [default: all cores].
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Execute every step for every request instead of skipping; the figures are the same.
     #[arg(long)]
     reference: bool,
@@ -143,7 +196,7 @@ macro_rules! engine_arguments {
 engine_arguments! {
     /// Release whose rules apply, 0.8.5 to 0.33.0.
     engine_version;
-    /// Most tokens in a step.
+    /// Most tokens in a step; for prefill-first too, there 4096 prompt tokens by default.
     max_num_batched_tokens;
     /// Most tokens of a request, prompt and answer.
     max_model_len;
@@ -151,13 +204,15 @@ engine_arguments! {
     num_kv_blocks [visible_alias = "num-gpu-blocks-override"];
     /// Memory of the KV cache, 60GiB.
     kv_memory;
+    /// Type of an element of the KV cache, auto, bf16 or fp8 [default: auto, the model's].
+    kv_cache_dtype;
     /// Share of the GPU's memory that the server takes [default: 0.92].
     gpu_memory_utilization;
     /// Memory of one GPU [default: that of the preset's].
     gpu_memory;
     /// Memory for activations and CUDA graphs, not left to the KV cache [default: 0].
     reserved_memory;
-    /// Tokens in a KV block [default: 16].
+    /// Tokens in a KV block, of --kv-blocks too [default: 16].
     block_size;
     /// Whether equal prefixes are computed once [default: true].
     enable_prefix_caching [num_args = 0..=1, default_missing_value = "true", require_equals = true];
@@ -221,13 +276,19 @@ impl EngineArguments {
 }
 
 impl Arguments {
+    /// Whether somebody has to see every step.
+    fn is_watched(&self) -> bool {
+        self.explain_tail.is_some() || self.trace_out.is_some()
+    }
+
     /// Refuses to write over what is read, or twice into one file.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
         let step_time = self.step_time.as_ref().map(PathBuf::from);
         let read = [self.trace.clone(), self.scenario.clone(), step_time];
         let inputs: Vec<PathBuf> = read.into_iter().flatten().collect();
-        let requests = self.requests_out.as_deref();
-        check_outputs(&inputs, &[("-o", output), ("--requests-out", requests)])
+        let requests = ("--requests-out", self.requests_out.as_deref());
+        let trace = ("--trace-out", self.trace_out.as_deref());
+        check_outputs(&inputs, &[("-o", output), requests, trace])
     }
 }
 
@@ -244,11 +305,33 @@ struct Setting {
     slo: SloSet,
     /// Options of vllm-v1.
     engine: EngineOptions,
+    /// Options of the server under another policy.
+    server: ServerOptions,
+    /// Servers behind a router.
+    replicas: u64,
+    router: RouterKind,
+    /// Users who wait for their answers, in place of a rate.
+    users: Option<u64>,
 }
 
 impl Setting {
     fn is_vllm(&self) -> bool {
         self.policy == VLLM_V1
+    }
+
+    /// The policy, if it is not vLLM's.
+    fn named_policy(&self) -> Result<Box<dyn Policy>> {
+        named(&self.policy, self.max_num_seqs, self.chunk, &self.server)
+            .ok_or_else(|| anyhow!("--policy: unknown policy `{}`", self.policy))?
+            .map_err(anyhow::Error::from)
+    }
+
+    /// Whom its server refuses, and its KV blocks.
+    fn server_settings(&self, arguments: &Arguments) -> Result<ServerSettings> {
+        let mut settings = self.server.settings()?;
+        settings.max_waiting = arguments.max_waiting;
+        settings.max_waiting_tokens = arguments.max_waiting_tokens;
+        Ok(settings)
     }
 }
 
@@ -271,6 +354,10 @@ struct Simulated {
     end: RunEnd,
     /// Steps outside of the range in which the step time is known.
     beyond: Vec<String>,
+    /// The totals of each server.
+    each: Vec<RunStatistics>,
+    /// Where the time of the slowest went, if that was asked for.
+    tail: Option<TailAnswer>,
     /// What vllm-v1 was told.
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
@@ -295,11 +382,15 @@ struct Answer {
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let (source, settings) = plan(arguments)?;
-    if arguments.requests_out.is_some() && settings.len() != 1 {
-        let n = settings.len();
-        bail!(
-            "--requests-out: needs a single setting, got {n}: give --max-num-seqs and --chunk one value each"
-        );
+    for (option, file) in
+        [("--requests-out", &arguments.requests_out), ("--trace-out", &arguments.trace_out)]
+    {
+        if file.is_some() && settings.len() != 1 {
+            let n = settings.len();
+            bail!(
+                "{option}: needs a single setting, got {n}: give --max-num-seqs and --chunk one value each"
+            );
+        }
     }
     let limits = RunLimits {
         until: arguments
@@ -312,10 +403,16 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     if let Some(n) = arguments.seeds {
         return seeds::run(arguments, &source, settings, limits, n, format);
     }
-    let mut runs = Vec::new();
-    for setting in settings {
-        runs.push(simulate(arguments, &source.workload, setting, limits)?);
-    }
+    let progress = progress(settings.len());
+    let run = |setting| {
+        let run = simulate(arguments, &source, setting, limits);
+        progress.inc(1);
+        run
+    };
+    let runs = in_parallel(arguments.jobs, || {
+        settings.into_par_iter().map(run).collect::<Result<Vec<_>>>()
+    })?;
+    progress.finish_and_clear();
     let answer = Answer {
         title: source.title,
         drawn: source.drawn,
@@ -327,10 +424,32 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     render::render(&answer, format)
 }
 
-/// What arrives, and under which settings.
-fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
-    let slo = arguments.objectives.set(&[])?;
-    let slo = (!slo.is_empty()).then_some(slo);
+/// Calls `work` on so many threads, or on one a core.
+pub fn in_parallel<T: Send>(
+    jobs: Option<usize>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    if jobs == Some(0) {
+        bail!("--jobs: must be at least 1, got 0");
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0)).build()?;
+    pool.install(work)
+}
+
+/// A bar over the settings; on a terminal, and for more than a few.
+pub fn progress(settings: usize) -> ProgressBar {
+    if settings < 4 {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(settings as u64);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} settings {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Refuses flags of a trace without one, and flags of drawn requests beside one.
+fn for_their_source(arguments: &Arguments) -> Result<()> {
     if arguments.trace.is_none() {
         if let Some(flag) = arguments.part.given() {
             bail!("{flag}: is for a trace, add --trace FILE");
@@ -339,6 +458,14 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {
         bail!("{flag}: the requests of {} are not drawn from a seed", path.display());
     }
+    Ok(())
+}
+
+/// What arrives, and under which settings.
+fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
+    let slo = arguments.objectives.set(&[])?;
+    let slo = (!slo.is_empty()).then_some(slo);
+    for_their_source(arguments)?;
     let (source, base) = if let Some(path) = &arguments.trace {
         let base = Setting {
             name: None,
@@ -349,6 +476,10 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             step_time: default_step_time()?,
             slo: SloSet::none(),
             engine: EngineOptions::default(),
+            server: ServerOptions::default(),
+            replicas: 1,
+            router: RouterKind::LeastRequests,
+            users: None,
         };
         (traced(path, &arguments.part)?, vec![base])
     } else {
@@ -382,19 +513,37 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     if !arguments.engine.num_kv_blocks.is_empty() && !arguments.engine.kv_memory.is_empty() {
         bail!("--num-kv-blocks and --kv-memory both say how large the KV cache is: give one");
     }
+    let servers = Servers {
+        tokens: counts("--max-num-batched-tokens", &arguments.engine.max_num_batched_tokens)?,
+        kv_blocks: counts("--kv-blocks", &arguments.kv_blocks)?,
+        block_size: counts("--block-size", &arguments.engine.block_size)?,
+        orders: (arguments.order.iter())
+            .map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")))
+            .collect::<Result<_>>()?,
+    };
     let mut settings: Vec<Setting> = Vec::new();
     for base in base {
         for policy in &or_own(&policies, &base.policy) {
+            if !POLICIES.contains(&policy.as_str()) {
+                let known = POLICIES.join(", ");
+                bail!("--policy: unknown policy `{policy}`, this version has {known}");
+            }
             let is_vllm = policy == VLLM_V1;
             // Each policy has its own limits: a list of the other's leaves it as it is.
             let own = if base.is_vllm() == is_vllm { base.max_num_seqs } else { 0 };
             let own = if is_vllm || own > 0 { own } else { DecodeFirst::default().max_num_seqs() };
             let chunk = if base.chunk > 0 { base.chunk } else { DecodeFirst::default().chunk() };
-            let chunks = if is_vllm { vec![0] } else { or_own(&chunks, &chunk) };
-            let engines = if is_vllm { engines.clone() } else { vec![EngineOptions::default()] };
+            let chunks = if takes_chunk(policy) { or_own(&chunks, &chunk) } else { vec![0] };
+            // One of the two is empty: each policy has options of its own kind.
+            let options: Vec<(EngineOptions, ServerOptions)> = if is_vllm {
+                engines.iter().map(|e| (e.clone(), ServerOptions::default())).collect()
+            } else {
+                let servers = servers.combinations(policy, &base.server).into_iter();
+                servers.map(|s| (EngineOptions::default(), s)).collect()
+            };
             for &max_num_seqs in &or_own(&max_num_seqs, &own) {
                 for &chunk in &chunks {
-                    for engine in &engines {
+                    for (engine, server) in &options {
                         for &rate_scale in &or_own(&scales, &base.rate_scale) {
                             let mut engine = engine.clone().over(&base.engine);
                             if is_vllm && max_num_seqs > 0 {
@@ -412,6 +561,10 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 slo: slo.clone().unwrap_or(base.slo.clone()),
                                 name: base.name.clone(),
                                 engine,
+                                server: server.clone(),
+                                replicas: 1,
+                                router: RouterKind::LeastRequests,
+                                users: None,
                             };
                             // A list replaces what the variants differ in, so that they fall
                             // together.
@@ -428,20 +581,78 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     if max_num_seqs.contains(&0) && settings.iter().any(Setting::is_vllm) {
         bail!("--max-num-seqs: must be at least 1, got 0");
     }
-    if !chunks.is_empty() && !settings.is_empty() && settings.iter().all(Setting::is_vllm) {
-        bail!("--chunk: is not for {VLLM_V1}, which has --long-prefill-token-threshold");
+    let any = |of: &dyn Fn(&Setting) -> bool| settings.is_empty() || settings.iter().any(of);
+    if !chunks.is_empty() && !any(&|s| takes_chunk(&s.policy)) {
+        bail!(
+            "--chunk: is for decode-first, sarathi and sglang; {VLLM_V1} has \
+             --long-prefill-token-threshold, prefill-first --max-num-batched-tokens"
+        );
     }
-    let has_options = engines.len() > 1 || engines.iter().any(|e| !e.given().is_empty());
-    if has_options && !settings.iter().any(Setting::is_vllm) {
-        let mut given: Vec<&str> =
-            engines.iter().flat_map(|e| e.given()).map(|(n, _)| *n).collect();
-        given.sort_unstable();
-        given.dedup();
+    for (option, given) in [("--kv-blocks", &arguments.kv_blocks), ("--order", &arguments.order)] {
+        if !given.is_empty() && !any(&|s| !s.is_vllm()) {
+            bail!(
+                "{option}: is not for {VLLM_V1}, which has --num-kv-blocks and --scheduling-policy"
+            );
+        }
+    }
+    let refuses = arguments.max_waiting.is_some() || arguments.max_waiting_tokens.is_some();
+    if refuses && any(&Setting::is_vllm) {
+        bail!("--max-waiting, --max-waiting-tokens: are not for {VLLM_V1}");
+    }
+    if !servers.block_size.is_empty() && !any(&|s| s.is_vllm() || s.server.kv_blocks.is_some()) {
+        bail!("--block-size: says nothing without --kv-blocks");
+    }
+    if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || s.policy == "prefill-first") {
+        bail!("--max-num-batched-tokens: is for prefill-first and {VLLM_V1}");
+    }
+    let shared = ["max_num_batched_tokens", "block_size"];
+    let mut of_vllm: Vec<&str> = engines.iter().flat_map(|e| e.given()).map(|(n, _)| *n).collect();
+    of_vllm.retain(|name| !shared.contains(name));
+    if !of_vllm.is_empty() && !any(&Setting::is_vllm) {
+        of_vllm.sort_unstable();
+        of_vllm.dedup();
         let named: Vec<String> =
-            given.iter().map(|name| format!("--{}", name.replace('_', "-"))).collect();
+            of_vllm.iter().map(|name| format!("--{}", name.replace('_', "-"))).collect();
         bail!("{}: for {VLLM_V1} alone: add --policy {VLLM_V1}", named.join(", "));
     }
-    Ok((source, settings))
+    Ok((source, with_fleets(arguments, settings)?))
+}
+
+/// Lists for servers under policies other than vllm-v1.
+struct Servers {
+    tokens: Vec<u64>,
+    kv_blocks: Vec<u64>,
+    block_size: Vec<u64>,
+    orders: Vec<Order>,
+}
+
+impl Servers {
+    /// Every combination, with the scenario's own values where a list is empty.
+    fn combinations(&self, policy: &str, own: &ServerOptions) -> Vec<ServerOptions> {
+        fn options<T: Copy>(list: &[T], own: Option<T>) -> Vec<Option<T>> {
+            if list.is_empty() { vec![own] } else { list.iter().copied().map(Some).collect() }
+        }
+        let batches = policy == "prefill-first";
+        let tokens = if batches { self.tokens.as_slice() } else { &[] };
+        let own_tokens = own.max_num_batched_tokens.filter(|_| batches);
+        let mut all = Vec::new();
+        for tokens in options(tokens, own_tokens) {
+            for kv_blocks in options(&self.kv_blocks, own.kv_blocks) {
+                let sizes = if kv_blocks.is_some() { self.block_size.as_slice() } else { &[] };
+                for block_size in options(sizes, own.block_size) {
+                    for order in options(&self.orders, own.order) {
+                        let mut server = ServerOptions::default();
+                        server.max_num_batched_tokens = tokens;
+                        server.kv_blocks = kv_blocks;
+                        server.block_size = block_size;
+                        server.order = order;
+                        all.push(server);
+                    }
+                }
+            }
+        }
+        all
+    }
 }
 
 /// The list of the command line, or the scenario's own value.
@@ -451,7 +662,53 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
 
 /// Whether two settings run alike, whatever they are called.
 fn same(a: &Setting, b: &Setting) -> bool {
-    Setting { name: None, ..a.clone() } == Setting { name: None, ..b.clone() }
+    let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router, s.users);
+    of(a) == of(b)
+        && a.policy == b.policy
+        && a.engine == b.engine
+        && a.server == b.server
+        && a.step_time == b.step_time
+        && a.slo == b.slo
+}
+
+/// Every setting with every number of replicas, router and number of users.
+fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Setting>> {
+    let counts = |option: &str, list: &[String], max: u64| -> Result<Vec<u64>> {
+        list.iter()
+            .map(|n| {
+                let n = grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}"))?;
+                if !(1..=max).contains(&n) {
+                    bail!("{option}: must be from 1 to {max}, got {n}");
+                }
+                Ok(n)
+            })
+            .collect()
+    };
+    let replicas = counts("--replicas", &arguments.replicas, 100_000)?;
+    let users = counts("--users", &arguments.users, 1_000_000)?;
+    let routers = (arguments.router.iter())
+        .map(|r| r.trim().parse().map_err(|e| anyhow!("--router: {e}")))
+        .collect::<Result<Vec<RouterKind>>>()?;
+    if arguments.generate.only_think() && users.is_empty() {
+        bail!("--think: is for --users, or for sessions with --turns");
+    }
+    let users: Vec<Option<u64>> = users.into_iter().map(Some).collect();
+    let mut all: Vec<Setting> = Vec::new();
+    for setting in settings {
+        for &replicas in &or_own(&replicas, &1) {
+            for &router in &or_own(&routers, &RouterKind::LeastRequests) {
+                for &users in &or_own(&users, &None) {
+                    // One server has no use for a router.
+                    let router = if replicas == 1 { RouterKind::LeastRequests } else { router };
+                    let setting = Setting { replicas, router, users, ..setting.clone() };
+                    if all.last().is_none_or(|last| !same(last, &setting)) {
+                        all.push(setting);
+                    }
+                }
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn default_step_time() -> Result<StepTimeSource> {
@@ -500,6 +757,10 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             step_time: v.step_time,
             slo: v.slo,
             engine: v.engine,
+            server: v.server,
+            replicas: 1,
+            router: RouterKind::LeastRequests,
+            users: None,
         })
         .collect();
     Ok((source, settings))
@@ -508,51 +769,98 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
 /// Runs one setting.
 fn simulate(
     arguments: &Arguments,
-    workload: &Workload,
+    source: &Source,
     setting: Setting,
     limits: RunLimits,
 ) -> Result<Simulated> {
-    let cost = step_time(&setting.step_time)?;
-    let scaled;
-    let workload = if setting.rate_scale == RateScale::new(1, 1)? {
-        workload
-    } else {
-        scaled = workload.scale_rate(setting.rate_scale)?;
-        &scaled
-    };
-    let cost = Watched::new(cost);
-    let (mut config, mut remarks) = (None, Vec::new());
-    let (result, load) = if setting.is_vllm() {
-        let machine = match &setting.step_time {
-            StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel),
-            _ => None,
+    if let Some(users) = setting.users {
+        let Some(spec) = &source.drawn else {
+            bail!("--users: the requests are not drawn from a seed");
         };
+        let think = arguments.generate.think()?;
+        let closed = ClosedLoop {
+            users,
+            think,
+            requests: spec.requests,
+            lengths: spec.lengths.clone(),
+            system_prompts: spec.system_prompts,
+            seed: spec.seed,
+        };
+        return run_setting(arguments, &Arriving::Users(closed), setting, limits);
+    }
+    if setting.rate_scale == RateScale::new(1, 1)? {
+        return run_setting(arguments, &Arriving::Open(&source.workload), setting, limits);
+    }
+    let scaled = source.workload.scale_rate(setting.rate_scale)?;
+    run_setting(arguments, &Arriving::Open(&scaled), setting, limits)
+}
+
+/// Runs what arrives under one setting.
+fn run_setting(
+    arguments: &Arguments,
+    arriving: &Arriving<'_>,
+    setting: Setting,
+    limits: RunLimits,
+) -> Result<Simulated> {
+    let cost = Watched::new(step_time(&setting.step_time)?);
+    let (mut config, mut remarks) = (None, Vec::new());
+    if setting.is_vllm() {
+        let machine = machine(&setting.step_time);
         let resolved = setting.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
         remarks.extend(setting.engine.left_out().iter().cloned());
         remarks.extend(resolved.notes);
-        let vllm = VllmV1Run::new(resolved.config.clone());
-        let simulation = Simulation::vllm_v1(workload, vllm, &cost).limits(limits);
-        let result =
-            if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
-        remarks.extend(rejections(&result, workload));
-        remarks.extend(cut(&result, resolved.config.max_model_len));
-        let load = OfferedLoad::of_vllm_v1(workload, &resolved.config, cost.inner())?;
         config = Some(resolved.config);
-        (result, load)
-    } else {
-        let policy = DecodeFirst::new(setting.max_num_seqs, setting.chunk)?;
-        if setting.policy != policy.name() {
-            bail!(
-                "--policy: unknown policy `{}`, this version has {}",
-                setting.policy,
-                POLICIES.join(", ")
-            );
+    }
+    let mut server = served::server(arguments, &setting, config.as_ref(), limits, &cost)?;
+    let mut watch = (Steps::default(), BatchHistory::new());
+    let driven;
+    let result = match arriving {
+        Arriving::Open(workload) => {
+            let patience = arguments
+                .timeout
+                .as_deref()
+                .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--timeout: {e}")))
+                .transpose()?;
+            let observer: &mut dyn Observer =
+                if arguments.is_watched() { &mut watch } else { &mut () };
+            served::run_open(&mut *server, workload, patience, observer)?
         }
-        let simulation = Simulation::new(workload, policy, &cost).limits(limits);
-        let result =
-            if arguments.reference { simulation.run_reference()? } else { simulation.run()? };
-        (result, OfferedLoad::of(workload, policy, cost.inner())?)
+        Arriving::Users(users) => {
+            if arguments.timeout.is_some() {
+                bail!("--timeout: is for an open loop, --users wait for their answers");
+            }
+            driven = served::run_users(&mut *server, users, &mut watch)?;
+            driven.result(&*server, server.statistics().kv.is_some())
+        }
     };
+    let workload = result.workload();
+    remarks.extend(rejections(
+        &result,
+        workload,
+        if config.is_some() { ", as vLLM does" } else { "" },
+    ));
+    let mut load = if let Some(config) = &config {
+        remarks.extend(cut(&result, config.max_model_len));
+        OfferedLoad::of_vllm_v1(workload, config, cost.inner())?
+    } else {
+        // What a server can do at most, whoever it refuses.
+        let mut open = setting.server_settings(arguments)?;
+        (open.max_waiting, open.max_waiting_tokens) = (None, None);
+        OfferedLoad::of_server(workload, setting.named_policy()?, open, cost.inner())?
+    };
+    // Each replica gets its share.
+    load.arrival_rate = load.arrival_rate.map(|rate| rate / setting.replicas as f64);
+    let tail = match &arguments.explain_tail {
+        Some(text) => {
+            let p = served::percentile(text)?;
+            Some(TailAnswer::of(&Ledger::new(&result, &watch.0, &cost)?, p))
+        }
+        None => None,
+    };
+    if let Some(path) = &arguments.trace_out {
+        write_trace(path, &result, &watch.1, arguments.trace_window.as_deref())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
     let beyond = match &setting.step_time {
@@ -561,7 +869,8 @@ fn simulate(
     };
     let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
-    let (findings, verdict) = believed(&timelines, &statistics, result.end(), &setting.slo);
+    let each = server.each();
+    let (findings, verdict) = believed(&timelines, &statistics, &each, result.end(), &setting)?;
     let report = if timelines.is_empty() {
         None
     } else {
@@ -586,6 +895,8 @@ fn simulate(
     }
     Ok(Simulated {
         load,
+        each,
+        tail,
         config,
         remarks,
         warm_up,
@@ -602,16 +913,31 @@ fn simulate(
 
 /// The checks that a simulation can raise: an exact clock and one client leave the others without
 /// meaning, and the load is told beside the settings.
-const CHECKS: [&str; 5] = ["W02", "W10", "W28", "W32", "W35"];
+const CHECKS: [&str; 6] = ["W02", "W10", "W25", "W28", "W32", "W35"];
 
 /// What the run is usable for.
 fn believed(
     timelines: &[RequestTimeline],
     statistics: &RunStatistics,
+    each: &[RunStatistics],
     end: RunEnd,
-    slo: &SloSet,
-) -> (Vec<Finding>, Verdict) {
+    setting: &Setting,
+) -> Result<(Vec<Finding>, Verdict)> {
+    // How many requests each replica got is all that is asked, whichever they were.
+    let replicas: Vec<Option<String>> = if each.len() > 1 {
+        let of = |(i, s): (usize, &RunStatistics)| {
+            std::iter::repeat_n(Some(i.to_string()), usize::try_from(s.injected).unwrap_or(0))
+        };
+        each.iter().enumerate().flat_map(of).collect()
+    } else {
+        Vec::new()
+    };
     let table = RequestTable::of(timelines);
+    // A cache of prompts answers faster than any prefill.
+    let floor = machine(&setting.step_time)
+        .filter(|_| !statistics.kv.is_some_and(|kv| 0 < kv.counters.hit_tokens));
+    let floor = floor.and_then(|m| Floor::of(&m, None).ok());
+    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.broken(&table))?;
     let facts = Facts::new(&Evidence {
         truncated: end.is_truncated(),
         conservation: Some(Conservation {
@@ -620,37 +946,68 @@ fn believed(
             running: statistics.running,
             queued: statistics.queued,
             dropped: statistics.rejected,
-            timed_out: statistics.cancelled,
+            timed_out: statistics.cancelled + statistics.timed_out,
         }),
-        ..Evidence::of(&table, slo)
+        ideal: &ideal,
+        replicas: &replicas,
+        ..Evidence::of(&table, &setting.slo)
     });
     let mut findings = findings(&facts);
     findings.retain(|f| CHECKS.contains(&f.check.id));
     let verdict = Verdict::of(&findings, &facts.subjects());
-    (findings, verdict)
+    Ok((findings, verdict))
 }
 
 /// How many requests were refused, with the first of them.
-fn rejections(result: &RunResult<'_>, workload: &Workload) -> Option<String> {
+fn rejections(result: &RunResult<'_>, workload: &Workload, as_whom: &str) -> Option<String> {
     let mut refused = result.details().iter().filter(|d| d.rejected.is_some());
     let first = refused.next()?;
     let more = refused.count();
     let id = &workload.requests().get(first.position)?.id;
     let why = first.rejected.map(|r| r.reason()).unwrap_or_default();
     let others = if more > 0 { format!(", and {more} more") } else { String::new() };
-    Some(format!("refused at arrival, as vLLM does: request `{id}`: {why}{others}"))
+    Some(format!("refused at arrival{as_whom}: request `{id}`: {why}{others}"))
 }
 
 /// How many answers ended at `max_model_len`, before the tokens that the workload asks for.
 fn cut(result: &RunResult<'_>, max_model_len: u64) -> Option<String> {
     let ended = |d: &&RequestDetail| {
-        d.output_tokens.is_some() && d.cancelled.is_none() && d.rejected.is_none()
+        let left = d.cancelled.or(d.timed_out).is_some();
+        d.output_tokens.is_some() && !left && d.rejected.is_none()
     };
     let n = result.details().iter().filter(ended).count();
     (0 < n).then(|| {
         let answers = metrics_core::format::things(n as u64, "answer");
         format!("{answers} cut at max_model_len ({max_model_len} tokens), as vLLM does")
     })
+}
+
+/// Writes a window of a run as a Chrome trace.
+fn write_trace(
+    path: &Path,
+    result: &RunResult<'_>,
+    history: &BatchHistory,
+    window: Option<&str>,
+) -> Result<()> {
+    let mut of = TraceWindow { from: Ticks::ZERO, to: result.statistics().end };
+    if let Some(text) = window {
+        let wrong = || {
+            anyhow!(
+                "--trace-window: expected FROM..TO, such as 10s..12s, FROM before TO, got `{text}`"
+            )
+        };
+        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+        of = TraceWindow {
+            from: from.trim().parse().map_err(|_| wrong())?,
+            to: to.trim().parse().map_err(|_| wrong())?,
+        };
+        if of.to <= of.from {
+            return Err(wrong());
+        }
+    }
+    let file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    chrome_trace::write(file, result, history.runs(), of)?;
+    Ok(())
 }
 
 /// Writes the timelines of a run, instants in whole picoseconds.

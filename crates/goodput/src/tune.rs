@@ -8,14 +8,14 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow, bail};
 use capacity::tune::{Outcome, SCHEMA_VERSION, Setting, TuneAnswer, TuneRequest, Tuned, tune};
-use indicatif::{ProgressBar, ProgressStyle};
 use metrics_core::{Seconds, format, grammar};
 use sched_sim::{RateScale, Workload};
 use serde_json::{Value, json};
+use serving_io::policy::takes_chunk;
 use serving_io::scenario::{Scenario, VLLM_V1, WorkloadSource};
 
 use crate::output::{self, Format, check_outputs};
-use crate::sim::{EngineArguments, GeneratorArguments, described};
+use crate::sim::{EngineArguments, GeneratorArguments, described, in_parallel, progress};
 use crate::trace::Part;
 
 pub const EXAMPLES: &str = "\
@@ -55,7 +55,7 @@ pub struct Arguments {
     /// llama-3.1-8b-h100-sxm].
     #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE")]
     step_time: Option<String>,
-    /// Scheduling policies: vllm-v1, decode-first [default: vllm-v1].
+    /// Scheduling policies, as in `goodput sim` [default: vllm-v1].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     policy: Vec<String>,
     /// Most requests in the batch [default: 16 to 1024 in powers of 2].
@@ -67,15 +67,15 @@ pub struct Arguments {
         value_name = "LIST"
     )]
     max_num_seqs: Vec<String>,
-    /// Most prompt tokens of one request in one step, for decode-first [default: 128 to 2048 in
+    /// Most prompt tokens of one request in one step, for policies with a chunk [default: 128 to 2048 in
     /// powers of 2].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     chunk: Vec<String>,
     #[command(flatten)]
     engine: EngineArguments,
     /// Threads [default: as many as cores]; the answer is the same.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Keep outcomes in a file, and go on from it if it is there.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
@@ -142,8 +142,8 @@ impl Arguments {
         let seqs = counts("--max-num-seqs", &self.max_num_seqs, &SEQS)?;
         let chunks = counts("--chunk", &self.chunk, &CHUNKS)?;
         let has_vllm = policies.iter().any(|p| p == VLLM_V1);
-        if !self.chunk.is_empty() && policies.iter().all(|p| p == VLLM_V1) {
-            bail!("--chunk: is not for {VLLM_V1}, which has --long-prefill-token-threshold");
+        if !self.chunk.is_empty() && !policies.iter().any(|p| takes_chunk(p)) {
+            bail!("--chunk: is not for {}", policies.join(", "));
         }
         let engines = self.engine.combinations()?;
         if let (Some((name, _)), false) = (engines.iter().find_map(|e| e.given().first()), has_vllm)
@@ -157,8 +157,12 @@ impl Arguments {
                     let policy = policy.clone();
                     all.push(Setting { policy, max_num_seqs: Some(n), chunk, engine });
                 };
-                if policy != VLLM_V1 {
+                if takes_chunk(policy) {
                     chunks.iter().for_each(|&chunk| push(Some(chunk), Vec::new()));
+                    continue;
+                }
+                if policy != VLLM_V1 {
+                    push(None, Vec::new());
                     continue;
                 }
                 for options in &engines {
@@ -203,7 +207,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         .map(|path| Journal::open(path, &request, &workload))
         .transpose()?;
     let known = journal.as_mut().map(|j| std::mem::take(&mut j.known)).unwrap_or_default();
-    let bar = progress(request.settings.len() as u64);
+    let bar = progress(request.settings.len());
     bar.inc(known.len() as u64);
     let failed: Mutex<Option<std::io::Error>> = Mutex::new(None);
     let done = |i: usize, outcome: &Outcome| {
@@ -215,15 +219,9 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         }
     };
     let search = || tune(&request, &workload, &known, &done);
-    let answer = match arguments.jobs {
-        None => search(),
-        Some(n) => {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(n)).build()?;
-            pool.install(search)
-        }
-    };
+    let answer = in_parallel(arguments.jobs, || search().map_err(|e| output::in_flags(&e)));
     bar.finish_and_clear();
-    let answer = answer.map_err(|e| output::in_flags(&e))?;
+    let answer = answer?;
     if let Some(e) = failed.into_inner().ok().flatten() {
         return Err(anyhow!(e).context("--resume: cannot write"));
     }
@@ -235,13 +233,6 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         }
     };
     Ok((text, u8::from(answer.best.is_none())))
-}
-
-/// A bar on standard error, which shows only if that is a terminal.
-fn progress(settings: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{pos} of {len} settings {wide_bar} {eta}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(settings).with_style(style)
 }
 
 /// The outcomes of a search in a file, one a line after a line that says which search it is.

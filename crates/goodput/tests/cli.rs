@@ -77,6 +77,12 @@ fn folder_of_examples() -> tempfile::TempDir {
     let mooncake = Path::new(env!("CARGO_MANIFEST_DIR")).join(mooncake);
     std::fs::copy(mooncake, dir.path().join("mooncake.jsonl")).unwrap();
     write("batches.csv", "batch,ms\n1,8.1\n4,8.4\n16,9.7\n64,14.3\n");
+    write(
+        "config.json",
+        "{\"model_type\": \"qwen2\", \"hidden_size\": 3584, \"num_hidden_layers\": 28, \
+          \"num_attention_heads\": 28, \"num_key_value_heads\": 4, \"intermediate_size\": 18944, \
+          \"vocab_size\": 152064, \"max_position_embeddings\": 32768}",
+    );
     write("mine.csv", "t,in,out\n0,100,20\n0.5,300,10\n");
     write(
         "azure.csv",
@@ -216,6 +222,7 @@ fn the_examples_of_every_help_page_run() {
         "sim",
         "trace",
         "fit",
+        "kv",
         "queue",
         "explain",
         "completions",
@@ -953,8 +960,14 @@ fn a_generated_trace_runs_as_the_draw_does() {
     // What is converted is the same file, but for time zero.
     let text = run_in(dir.path(), &["trace", "convert", "t.jsonl", "--slice", "0..1"]);
     assert!(text.contains("\"arrival_s\":0,"), "{text}");
-    insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"");
-    insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"");
+    insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"
+    goodput: -o t.jsonl: is the input file, name another one
+    exit 2
+    ");
+    insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"
+    goodput: none.csv: cannot be read: No such file or directory (os error 2)
+    exit 2
+    ");
 }
 
 /// `-` is standard output for every command's result, and for nothing else; a file is written once.

@@ -137,7 +137,7 @@ fn what_is_wrong_is_named_by_its_flag() {
         (&format!("{sound} --slo p99(ttft)<1s --router nearest"), "--router: "),
         (
             &format!("{sound} --max-num-batched-tokens 512"),
-            "max_num_batched_tokens: is for vllm-v1 alone",
+            "max_num_batched_tokens: is not for policy decode-first",
         ),
         (&format!("{sound} --slice 0..3"), "--slice: is for a trace, add --trace FILE"),
         (

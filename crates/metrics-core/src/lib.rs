@@ -25,6 +25,7 @@ pub mod grammar;
 pub mod grouping;
 pub mod histogram;
 pub mod interval;
+pub mod kv_pool;
 pub mod latency;
 pub mod metric;
 pub mod model;

@@ -54,7 +54,7 @@ fn to_count(input: &'static str, x: f64) -> Result<u64> {
 /// values (all of them under MHA, one under MQA, one per group under GQA), `head_dim` the elements of
 /// one; `dtype_bytes` is the size of an element of the cache: 2 for bf16, 1 for fp8, 0.5625 for
 /// NVFP4 with one scale byte for 16 elements. Models with MLA, sliding windows or layers without a cache need
-/// [`mla_kv_bytes_per_token`] or [`ModelShape`]. All GPUs of a replica together hold it once, unless
+/// [`mla_kv_bytes_per_token`] or [`KvShape`]. All GPUs of a replica together hold it once, unless
 /// there are fewer KV heads than GPUs.
 ///
 /// # Errors
@@ -316,7 +316,7 @@ pub const WEIGHTS_BYTES: Metric = Metric {
 /// `block_size` counts the tokens of a block. Only whole blocks count, and memory for less than one
 /// gives 0, with which no engine starts. It is the number that vLLM prints, of which it keeps one
 /// block, the null block, free of any request's tokens. Models whose layers differ in kind share memory in
-/// groups and need the engine's own count.
+/// groups: [`KvPool`](crate::kv_pool::KvPool) counts those.
 ///
 /// # Errors
 ///
@@ -558,7 +558,7 @@ pub const FULL_LENGTH_CONCURRENCY: Metric = Metric {
 
 /// How the layers of a group attend, as far as it decides what they keep of each token.
 ///
-/// Plain data; [`ModelShape::new`] checks it.
+/// Plain data; [`KvShape::new`] checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -608,7 +608,7 @@ pub enum Attention {
 
 /// Layers of one kind.
 ///
-/// Plain data; [`ModelShape::new`] checks it.
+/// Plain data; [`KvShape::new`] checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerGroup {
@@ -662,6 +662,44 @@ impl LayerGroup {
         }
     }
 
+    /// What one of `gpus` GPUs keeps of these layers under tensor parallelism.
+    ///
+    /// KV heads are divided; where there are fewer of them than GPUs, each GPU keeps one, so that
+    /// several keep the same. MQA, MLA and layers without a cache are not divided.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooSmall`] for no GPU; [`Error::Contradiction`] if neither the KV heads are a
+    /// multiple of the GPUs nor the GPUs of the KV heads, which engines refuse too.
+    pub fn of_one_gpu(&self, gpus: u64) -> Result<Self> {
+        count("gpus", gpus)?;
+        let share = |heads: u64| {
+            if heads.is_multiple_of(gpus) {
+                Ok(heads / gpus)
+            } else if 0 < heads && gpus.is_multiple_of(heads) {
+                Ok(1)
+            } else {
+                Err(Error::Contradiction {
+                    what: format!(
+                        "{heads} KV heads cannot be divided over {gpus} GPUs: one number must be a \
+                         multiple of the other"
+                    ),
+                })
+            }
+        };
+        let attention = match self.attention {
+            Attention::Mha { heads, head_dim } => Attention::Mha { heads: share(heads)?, head_dim },
+            Attention::Gqa { kv_heads, head_dim, .. } => {
+                Attention::Gqa { kv_heads: share(kv_heads)?, head_dim, heads: None }
+            }
+            Attention::SlidingWindow { kv_heads, head_dim, window } => {
+                Attention::SlidingWindow { kv_heads: share(kv_heads)?, head_dim, window }
+            }
+            whole => whole,
+        };
+        Ok(Self { attention, ..*self })
+    }
+
     /// The most tokens of a request that these layers hold, if there is a limit.
     fn window(&self) -> Result<Option<u64>> {
         match self.attention {
@@ -689,6 +727,104 @@ pub struct ModelFields {
     pub layer_groups: Vec<LayerGroup>,
 }
 
+/// The layers of a model as its KV cache sees them, checked once when made.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::model::{Attention, KvShape, LayerGroup};
+///
+/// // Gemma 3 27B in bf16: 10 layers see everything, 52 the last 1,024 tokens.
+/// let full = Attention::Gqa { kv_heads: 16, head_dim: 128, heads: Some(32) };
+/// let window = Attention::SlidingWindow { kv_heads: 16, head_dim: 128, window: 1024 };
+/// let kv = KvShape::new(vec![
+///     LayerGroup { layers: 10, attention: full, dtype_bytes: 2.0 },
+///     LayerGroup { layers: 52, attention: window, dtype_bytes: 2.0 },
+/// ])?;
+/// assert_eq!(kv.bytes_per_token().get(), 81_920.0);
+/// assert_eq!(kv.bytes(1_000)?.get(), 62.0 * 8_192.0 * 1_000.0);
+/// assert_eq!(kv.bytes(10_000)?.get(), 81_920.0 * 10_000.0 + 52.0 * 8_192.0 * 1_024.0);
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct KvShape {
+    groups: Vec<LayerGroup>,
+    /// What each group gains with a token, and up to how many tokens.
+    caches: Vec<(BytesPerToken, Option<u64>)>,
+    unbounded: BytesPerToken,
+}
+
+impl KvShape {
+    /// Checks the layers of a model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`] without layers; [`Error::TooSmall`], [`Error::NotAbove`] or
+    /// [`Error::TooLarge`] for a count or size out of range, or a sum above 2^53;
+    /// [`Error::Contradiction`] if query heads are no multiple of KV heads.
+    pub fn new(groups: Vec<LayerGroup>) -> Result<Self> {
+        if groups.is_empty() {
+            return Err(Error::Empty { input: "layer_groups", item: "group" });
+        }
+        let caches = groups
+            .iter()
+            .map(|group| Ok((group.kv_bytes_per_token()?, group.window()?)))
+            .collect::<Result<Vec<_>>>()?;
+        bytes_per_token(caches.iter().map(|(bytes, _)| bytes.get()).sum())?;
+        let unbounded =
+            caches.iter().filter(|(_, window)| window.is_none()).map(|&(bytes, _)| bytes).sum();
+        Ok(Self { groups, caches, unbounded })
+    }
+
+    /// What one of `gpus` GPUs keeps under tensor parallelism.
+    ///
+    /// # Errors
+    ///
+    /// As [`LayerGroup::of_one_gpu`].
+    pub fn of_one_gpu(&self, gpus: u64) -> Result<Self> {
+        Self::new(self.groups.iter().map(|g| g.of_one_gpu(gpus)).collect::<Result<_>>()?)
+    }
+
+    /// The layers by kind.
+    #[must_use]
+    pub fn layer_groups(&self) -> &[LayerGroup] {
+        &self.groups
+    }
+
+    /// What each group of layers gains with a token, and up to how many tokens.
+    pub(crate) fn caches(&self) -> &[(BytesPerToken, Option<u64>)] {
+        &self.caches
+    }
+
+    /// KV bytes that each further token of a long request takes: full attention and MLA only.
+    ///
+    /// Sliding windows are full by then, and layers without a cache take nothing. It is what bounds
+    /// the context; a short request takes more per token, see [`Self::bytes`]. Zero for a model
+    /// without full attention.
+    #[must_use]
+    pub fn bytes_per_token(&self) -> BytesPerToken {
+        self.unbounded
+    }
+
+    /// KV bytes of one request that holds `tokens` tokens.
+    ///
+    /// Layers with a sliding window hold at most the window. Bytes of tokens, not of blocks: an
+    /// engine rounds each kind of layer up to whole blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if `tokens` is above 2^53.
+    pub fn bytes(&self, tokens: u64) -> Result<Bytes> {
+        exact("tokens", tokens)?;
+        let mut bytes = Bytes::ZERO;
+        for &(per_token, window) in &self.caches {
+            let held = window.map_or(tokens, |window| tokens.min(window));
+            bytes = bytes + per_token * Tokens::named("tokens", held as f64)?;
+        }
+        Ok(bytes)
+    }
+}
+
 /// A model as its memory sees it, checked once when made.
 ///
 /// # Examples
@@ -704,17 +840,17 @@ pub struct ModelFields {
 ///     layer_groups: vec![LayerGroup { layers: 32, attention: full, dtype_bytes: 2.0 }],
 /// })?;
 /// assert_eq!(model.weights().get(), 16e9);
-/// assert_eq!(model.kv_bytes_per_token().get(), 131_072.0);
-/// assert_eq!(model.kv_bytes(1_000)?.get(), 131_072_000.0);
+/// assert_eq!(model.kv().bytes_per_token().get(), 131_072.0);
+/// assert_eq!(model.kv().bytes(1_000)?.get(), 131_072_000.0);
 /// # Ok::<(), metrics_core::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ModelFields", into = "ModelFields")]
 pub struct ModelShape {
-    fields: ModelFields,
-    /// What each group gains with a token, and up to how many tokens.
-    caches: Vec<(BytesPerToken, Option<u64>)>,
-    unbounded: BytesPerToken,
+    params: u64,
+    active_params: Option<u64>,
+    weight_dtype_bytes: f64,
+    kv: KvShape,
     weights: Bytes,
 }
 
@@ -723,80 +859,45 @@ impl ModelShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Empty`] without layers; [`Error::TooSmall`], [`Error::NotAbove`] or
-    /// [`Error::TooLarge`] for a count or size out of range, or products above 2^53;
-    /// [`Error::Order`] if more parameters are active than there are; [`Error::Contradiction`] if
-    /// query heads are no multiple of KV heads.
+    /// As [`KvShape::new`] and [`weights_bytes`]; [`Error::Order`] if more parameters are active
+    /// than there are.
     pub fn new(fields: ModelFields) -> Result<Self> {
         let weights = weights_bytes(fields.params, fields.weight_dtype_bytes)?;
         if let Some(active) = fields.active_params {
             let active = count("active_params", active)?;
             crate::error::difference(("params", fields.params as f64), ("active_params", active))?;
         }
-        if fields.layer_groups.is_empty() {
-            return Err(Error::Empty { input: "layer_groups", item: "group" });
-        }
-        let caches = fields
-            .layer_groups
-            .iter()
-            .map(|group| Ok((group.kv_bytes_per_token()?, group.window()?)))
-            .collect::<Result<Vec<_>>>()?;
-        bytes_per_token(caches.iter().map(|(bytes, _)| bytes.get()).sum())?;
-        let unbounded =
-            caches.iter().filter(|(_, window)| window.is_none()).map(|&(bytes, _)| bytes).sum();
-        Ok(Self { fields, caches, unbounded, weights })
+        Ok(Self {
+            params: fields.params,
+            active_params: fields.active_params,
+            weight_dtype_bytes: fields.weight_dtype_bytes,
+            kv: KvShape::new(fields.layer_groups)?,
+            weights,
+        })
     }
 
     /// All parameters.
     #[must_use]
     pub fn params(&self) -> u64 {
-        self.fields.params
+        self.params
     }
 
     /// Parameters that one token passes.
     #[must_use]
     pub fn active_params(&self) -> u64 {
-        self.fields.active_params.unwrap_or(self.fields.params)
+        self.active_params.unwrap_or(self.params)
     }
 
-    /// The layers by kind.
+    /// The layers as the KV cache sees them.
     #[must_use]
-    pub fn layer_groups(&self) -> &[LayerGroup] {
-        &self.fields.layer_groups
+    pub fn kv(&self) -> &KvShape {
+        &self.kv
     }
 
     /// Bytes of the weights.
     #[must_use]
     pub fn weights(&self) -> Bytes {
         self.weights
-    }
-
-    /// KV bytes that each further token of a long request takes: full attention and MLA only.
-    ///
-    /// Sliding windows are full by then, and layers without a cache take nothing. It is what bounds
-    /// the context; a short request takes more per token, see [`Self::kv_bytes`]. Zero for a model
-    /// without full attention.
-    #[must_use]
-    pub fn kv_bytes_per_token(&self) -> BytesPerToken {
-        self.unbounded
-    }
-
-    /// KV bytes of one request that holds `tokens` tokens.
-    ///
-    /// Layers with a sliding window hold at most the window. Bytes of tokens, not of blocks: an
-    /// engine rounds each kind of layer up to whole blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooLarge`] if `tokens` is above 2^53.
-    pub fn kv_bytes(&self, tokens: u64) -> Result<Bytes> {
-        exact("tokens", tokens)?;
-        let mut bytes = Bytes::ZERO;
-        for &(per_token, window) in &self.caches {
-            let held = window.map_or(tokens, |window| tokens.min(window));
-            bytes = bytes + per_token * Tokens::named("tokens", held as f64)?;
-        }
-        Ok(bytes)
     }
 }
 
@@ -810,7 +911,12 @@ impl TryFrom<ModelFields> for ModelShape {
 
 impl From<ModelShape> for ModelFields {
     fn from(model: ModelShape) -> Self {
-        model.fields
+        Self {
+            params: model.params,
+            active_params: model.active_params,
+            weight_dtype_bytes: model.weight_dtype_bytes,
+            layer_groups: model.kv.groups,
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+use metrics_core::kv_pool::KvPool;
 use metrics_core::model::{
-    Attention, LayerGroup, ModelFields, ModelShape, full_length_concurrency, kv_blocks,
+    Attention, KvShape, LayerGroup, ModelFields, ModelShape, full_length_concurrency, kv_blocks,
     kv_bytes_per_token, kv_tokens, mla_kv_bytes_per_token, weights_bytes,
 };
 use metrics_core::roofline::{
@@ -86,11 +87,11 @@ fn a_hybrid_model_counts_only_layers_with_a_cache() {
     let full = group(16, gqa(4, 256), 1.0);
     let linear = group(48, Attention::NoKv, 1.0);
     let hybrid = ModelShape::new(model(vec![full, linear])).unwrap();
-    let held = hybrid.kv_bytes(302_921).unwrap().get() / GIB;
+    let held = hybrid.kv().bytes(302_921).unwrap().get() / GIB;
     assert!((held - 9.24).abs() <= 0.005, "{held} GiB");
 
     let naive = ModelShape::new(model(vec![group(64, gqa(4, 256), 1.0)])).unwrap();
-    assert!((naive.kv_bytes(302_921).unwrap().get() / GIB / held - 4.0).abs() < 1e-12);
+    assert!((naive.kv().bytes(302_921).unwrap().get() / GIB / held - 4.0).abs() < 1e-12);
 }
 
 /// DeepSeek-V3: 61 · (512 + 64) · 2 B; as if it kept 128 heads of 128 it would be 57 times as much.
@@ -98,7 +99,7 @@ fn a_hybrid_model_counts_only_layers_with_a_cache() {
 fn latent_attention_has_neither_heads_nor_a_factor_two() {
     let mla = Attention::Mla { kv_lora_rank: 512, qk_rope_head_dim: 64 };
     let shape = ModelShape::new(model(vec![group(61, mla, 2.0)])).unwrap();
-    assert_eq!(shape.kv_bytes_per_token(), BytesPerToken::new(70_272.0).unwrap());
+    assert_eq!(shape.kv().bytes_per_token(), BytesPerToken::new(70_272.0).unwrap());
     assert_eq!(mla_kv_bytes_per_token(61, 512, 64, 2.0), BytesPerToken::new(70_272.0));
     assert_eq!(mla_kv_bytes_per_token(61, 512, 0, 1.0), BytesPerToken::new(31_232.0));
 }
@@ -109,13 +110,13 @@ fn short_requests_fill_windows_and_long_ones_do_not() {
     let window = Attention::SlidingWindow { kv_heads: 1, head_dim: 64, window: 1_024 };
     let shape =
         ModelShape::new(model(vec![group(1, gqa(1, 64), 2.0), group(5, window, 2.0)])).unwrap();
-    assert_eq!(shape.kv_bytes_per_token(), BytesPerToken::new(256.0).unwrap());
-    assert_eq!(shape.kv_bytes(0), Ok(Bytes::ZERO));
-    assert_eq!(shape.kv_bytes(1_024), Bytes::new(6.0 * 256.0 * 1_024.0));
+    assert_eq!(shape.kv().bytes_per_token(), BytesPerToken::new(256.0).unwrap());
+    assert_eq!(shape.kv().bytes(0), Ok(Bytes::ZERO));
+    assert_eq!(shape.kv().bytes(1_024), Bytes::new(6.0 * 256.0 * 1_024.0));
     // One token past the window costs the full layer only.
-    assert_eq!(shape.kv_bytes(1_025), Bytes::new(6.0 * 256.0 * 1_024.0 + 256.0));
-    assert!(shape.kv_bytes(LARGEST_EXACT).is_ok());
-    assert!(matches!(shape.kv_bytes(LARGEST_EXACT + 1), Err(Error::TooLarge { .. })));
+    assert_eq!(shape.kv().bytes(1_025), Bytes::new(6.0 * 256.0 * 1_024.0 + 256.0));
+    assert!(shape.kv().bytes(LARGEST_EXACT).is_ok());
+    assert!(matches!(shape.kv().bytes(LARGEST_EXACT + 1), Err(Error::TooLarge { .. })));
 }
 
 /// A product that `f64` could not hold exactly is an error on its far side, exact on the near one.
@@ -218,7 +219,7 @@ fn a_shape_is_checked_once_when_made() {
     let dense = ModelShape::new(fields.clone()).unwrap();
     assert_eq!((dense.params(), dense.active_params()), (8_030_261_248, 8_030_261_248));
     assert_eq!(dense.weights(), Bytes::new(16_060_522_496.0).unwrap());
-    assert_eq!(dense.layer_groups(), fields.layer_groups);
+    assert_eq!(dense.kv().layer_groups(), fields.layer_groups);
     assert!(ModelShape::new(ModelFields { params: 0, ..fields }).is_err());
 }
 
@@ -234,7 +235,7 @@ fn json_goes_through_the_same_checks() {
         ]
     }"#;
     let shape: ModelShape = serde_json::from_str(text).unwrap();
-    assert_eq!(shape.kv_bytes_per_token(), BytesPerToken::new(64.0).unwrap());
+    assert_eq!(shape.kv().bytes_per_token(), BytesPerToken::new(64.0).unwrap());
     let back: ModelShape = serde_json::from_str(&serde_json::to_string(&shape).unwrap()).unwrap();
     assert_eq!(back, shape);
 
@@ -396,10 +397,10 @@ proptest! {
         let shape = |attention| ModelShape::new(model(vec![group(layers, attention, dtype_bytes)]));
         let sliding = shape(Attention::SlidingWindow { kv_heads, head_dim, window })?;
         let full = shape(gqa(kv_heads, head_dim))?;
-        prop_assert!(sliding.kv_bytes(tokens)? <= full.kv_bytes(tokens)?);
-        prop_assert_eq!(sliding.kv_bytes(tokens)? == full.kv_bytes(tokens)?, tokens <= window);
-        prop_assert!(sliding.kv_bytes(tokens)? <= sliding.kv_bytes(tokens + 1)?);
-        prop_assert_eq!(sliding.kv_bytes_per_token(), BytesPerToken::ZERO);
+        prop_assert!(sliding.kv().bytes(tokens)? <= full.kv().bytes(tokens)?);
+        prop_assert_eq!(sliding.kv().bytes(tokens)? == full.kv().bytes(tokens)?, tokens <= window);
+        prop_assert!(sliding.kv().bytes(tokens)? <= sliding.kv().bytes(tokens + 1)?);
+        prop_assert_eq!(sliding.kv().bytes_per_token(), BytesPerToken::ZERO);
     }
 
     /// Splitting a group in two, in any order, changes nothing.
@@ -412,9 +413,9 @@ proptest! {
         let of = |layers| group(layers, gqa(kv_heads, head_dim), dtype_bytes);
         let whole = ModelShape::new(model(vec![of(layers + more)]))?;
         let split = ModelShape::new(model(vec![of(more), of(layers)]))?;
-        prop_assert_eq!(whole.kv_bytes_per_token(), split.kv_bytes_per_token());
-        prop_assert_eq!(whole.kv_bytes(tokens)?, split.kv_bytes(tokens)?);
-        prop_assert_eq!(whole.kv_bytes(tokens)?, whole.kv_bytes_per_token() * Tokens::new(tokens as f64)?);
+        prop_assert_eq!(whole.kv().bytes_per_token(), split.kv().bytes_per_token());
+        prop_assert_eq!(whole.kv().bytes(tokens)?, split.kv().bytes(tokens)?);
+        prop_assert_eq!(whole.kv().bytes(tokens)?, whole.kv().bytes_per_token() * Tokens::new(tokens as f64)?);
     }
 
     /// Blocks by whole numbers, per layer first as vLLM divides: pool // page // layers; close to and
@@ -498,4 +499,72 @@ proptest! {
         )?;
         prop_assert!(base <= decode_step_time_lower_bound(Bytes::new(weights)?, kv, bandwidth)?);
     }
+}
+
+/// Groups of 12 layers over 36 + 12: Llama 3.1 8B on 1, 4, 8 and 16 GPUs keeps 8, 2, 1 and 1 heads.
+#[test]
+fn each_gpu_keeps_its_heads_and_at_least_one() {
+    let kv = |attention| KvShape::new(vec![group(32, attention, 2.0)]).unwrap();
+    let per_gpu = |attention, gpus| {
+        kv(attention)
+            .of_one_gpu(gpus)
+            .map(|kv| kv.bytes_per_token().get() / (2.0 * 32.0 * 128.0 * 2.0))
+    };
+    for (gpus, heads) in [(1, 8.0), (4, 2.0), (8, 1.0), (16, 1.0)] {
+        assert_eq!(per_gpu(gqa(8, 128), gpus), Ok(heads), "{gpus}");
+    }
+    let window = Attention::SlidingWindow { kv_heads: 8, head_dim: 128, window: 64 };
+    assert_eq!(per_gpu(window, 4), Ok(0.0)); // nothing without an end
+    assert_eq!(kv(window).of_one_gpu(4).unwrap().bytes(64).unwrap().get(), 64.0 * 32_768.0);
+    let mla = Attention::Mla { kv_lora_rank: 512, qk_rope_head_dim: 64 };
+    assert_eq!(kv(mla).of_one_gpu(8).unwrap(), kv(mla));
+    assert_eq!(
+        message(per_gpu(gqa(8, 128), 3)),
+        "8 KV heads cannot be divided over 3 GPUs: one number must be a multiple of the other"
+    );
+    assert_eq!(message(per_gpu(gqa(8, 128), 0)), "gpus must be at least 1, got 0");
+}
+
+/// 20 layers with full attention and 30 with a window: 30 < 1.5 · 20 does not hold, so groups of 20;
+/// 29 and 20 are one group of 29 each. 62 layers of Gemma 3: 10 full and 52 in six groups.
+#[test]
+fn layers_of_two_kinds_share_blocks_in_groups() {
+    let window = Attention::SlidingWindow { kv_heads: 1, head_dim: 1, window: 17 };
+    let pool = |full, sliding| {
+        let kv = KvShape::new(vec![group(full, gqa(1, 1), 1.0), group(sliding, window, 1.0)]);
+        KvPool::of_memory(&kv.unwrap(), Bytes::new(320_000.0).unwrap(), 16).unwrap()
+    };
+    // 2 B a layer and token: 40 B in groups of 20, 58 in groups of 29, 20 in groups of 10.
+    for (full, sliding, per_token, groups) in [(20, 30, 40, 2), (20, 29, 58, 1), (10, 52, 20, 6)] {
+        let pool = pool(full, sliding);
+        assert_eq!(pool.blocks(), 320_000 / (16 * per_token), "{full} {sliding}");
+        // 160 tokens: 10 blocks, and of the window ⌈min(160, 16 + 16) / 16⌉ + 1 = 3.
+        assert_eq!(pool.blocks_of_request(160, 16), Ok(10 + 3 * groups));
+        let fit = pool.blocks() as f64 / (10 + 3 * groups) as f64;
+        assert_eq!(pool.concurrency(160, 16).unwrap().get(), fit);
+        assert_eq!(pool.tokens(160, 16).unwrap(), (fit * 160.0) as u64);
+    }
+}
+
+#[test]
+fn a_pool_that_cannot_be_counted_says_why() {
+    let of = |groups| {
+        let kv = KvShape::new(groups).unwrap();
+        KvPool::of_memory(&kv, Bytes::new(1e9).unwrap(), 16)
+    };
+    assert_eq!(
+        message(of(vec![group(4, Attention::NoKv, 2.0)])),
+        "no layer keeps keys and values, so that there are no KV blocks"
+    );
+    assert_eq!(
+        message(of(vec![group(4, gqa(1, 64), 2.0), group(4, gqa(2, 64), 2.0)])),
+        "some layers keep 256 and others 512 bytes of a token: blocks are counted for layers that keep equally many"
+    );
+    let pool = KvPool::of_blocks(None, 1_381, 16).unwrap();
+    assert_eq!(message(pool.concurrency(0, 1)), "tokens must be at least 1, got 0");
+    assert_eq!(
+        pool.concurrency(2_048, 1).unwrap(),
+        full_length_concurrency(1_381, 16, 2_048).unwrap()
+    );
+    assert!(KvPool::of_blocks(None, 1, 0).is_err());
 }

@@ -35,7 +35,7 @@ impl Driven {
     /// The result of the run, with whoever is still inside the server; `hits`: whether it has a
     /// prefix cache.
     #[must_use]
-    pub fn result(&self, server: &impl Server, hits: bool) -> RunResult<'_> {
+    pub fn result<S: Server + ?Sized>(&self, server: &S, hits: bool) -> RunResult<'_> {
         let mut books = Books::new(&self.workload, hits);
         self.over.iter().cloned().for_each(|over| books.take(over));
         books.close(server, self.end)

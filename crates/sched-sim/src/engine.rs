@@ -9,16 +9,19 @@
 //! closed form. An event costs O(log B) for a batch of B, however many steps lie before it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
+use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
+use crate::queue::{Place, Queue};
 use crate::replica::{Entry, Replica, short};
 use crate::request::Stage;
 use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
-use crate::step_time::{StepTime, StepWork};
+use crate::statistics::KvStatistics;
+use crate::step_time::{StepTime, StepWork, StretchTime};
 use crate::time::Ticks;
 
 /// Runs a simulation, skipping what has no events.
@@ -31,9 +34,9 @@ pub fn run<'w, P: Policy, T: StepTime>(
     simulation: Simulation<'w, P, T>,
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
-    let Simulation { workload, policy, step_time, limits } = simulation;
-    let server = Replica::new(policy, step_time).limits(limits);
-    run_workload(workload, server, false, |_| (), observer)
+    let Simulation { workload, policy, step_time, limits, settings, patience } = simulation;
+    let server = Replica::new(policy, step_time).settings(settings).limits(limits);
+    run_workload(workload, server, false, |job| job.give_up_after(patience), observer)
 }
 
 /// No request.
@@ -56,10 +59,16 @@ enum Phase {
     Done,
 }
 
-/// One request; a row is less than a cache line, since an event touches all of it.
+/// One request; a row is hardly more than a cache line, since an event touches all of it.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// Prompt tokens computed when it last entered a prefill phase.
+    /// Tokens that its prefill computes: its prompt, and after a preemption its answer so far.
+    target: u64,
+    /// Output tokens that it had when it last began its prefill.
+    decoded: u64,
+    /// When it joined the queue, in numbers that grow.
+    seq: u64,
+    /// Tokens of the target computed when it last entered a prefill phase.
     done: u64,
     /// The prefill clock then.
     entered: u64,
@@ -80,8 +89,16 @@ type Agenda = BinaryHeap<Reverse<(u64, u32)>>;
 /// The batch of the skipping engine.
 pub(crate) struct Skipping {
     emits: bool,
+    order: Order,
     rows: Vec<Row>,
-    waiting: VecDeque<u32>,
+    waiting: Queue,
+    /// Tokens that those who wait have to prefill.
+    waiting_tokens: u64,
+    /// Numbers given to those who joined the queue.
+    seq: u64,
+    /// Whether somebody went to the end of the queue, so that the batch is not in order of it.
+    shuffled: bool,
+    paged: Option<Paged>,
     /// Tokens that are left to compute or to make.
     outstanding: u64,
     first: u32,
@@ -118,14 +135,150 @@ pub(crate) struct Skipping {
     decodes: Vec<u32>,
     prefills: Vec<(u32, u64)>,
     admitted: Vec<(u32, u64)>,
+    preempted: Vec<(u32, u64)>,
+}
+
+/// Blocks of the batch, counted for the group of decodes as a whole.
+struct Paged {
+    memory: Memory,
+    kv: KvStatistics,
+    used: u64,
+    /// Blocks that the decodes of the step that is being filled need.
+    asked: u64,
+    /// How many decodes have so many tokens in their last block when the decode clock reads 0:
+    /// a request that has stored s tokens at reading t is counted at s − t, modulo the block.
+    residues: Vec<u64>,
+    decoding: u64,
+}
+
+impl Paged {
+    fn new(memory: Memory) -> Self {
+        let kv = KvStatistics {
+            blocks: memory.pool.blocks(),
+            block_size: memory.pool.block_size(),
+            ..KvStatistics::default()
+        };
+        // At most 2³² − 1, and as many as one block has tokens.
+        let size = usize::try_from(memory.pool.block_size()).unwrap_or(usize::MAX);
+        Self { memory, kv, used: 0, asked: 0, residues: vec![0; size], decoding: 0 }
+    }
+
+    fn size(&self) -> u64 {
+        self.memory.pool.block_size()
+    }
+
+    fn free(&self) -> u64 {
+        self.kv.blocks - self.used - self.asked
+    }
+
+    /// Where requests are counted that have stored `tokens` at this reading of the decode clock.
+    fn class(&self, tokens: u64, clock: u64) -> usize {
+        let (tokens, clock) = (tokens % self.size(), clock % self.size());
+        // Below the length of the list.
+        #[allow(clippy::cast_possible_truncation)]
+        let class = ((tokens + self.size() - clock) % self.size()) as usize;
+        class
+    }
+
+    /// Blocks that the decodes need in the step at this reading: those whose last one is full.
+    fn need(&self, clock: u64) -> u64 {
+        if self.memory.grows() { self.residues[self.class(0, clock)] } else { 0 }
+    }
+
+    /// A request that has stored `tokens` begins to decode, or ends.
+    fn join(&mut self, tokens: u64, clock: u64) {
+        let class = self.class(tokens, clock);
+        self.residues[class] += 1;
+        self.decoding += 1;
+    }
+
+    fn part(&mut self, tokens: u64, clock: u64) {
+        let class = self.class(tokens, clock);
+        self.residues[class] -= 1;
+        self.decoding -= 1;
+    }
+
+    /// Blocks that the decodes take in `steps` steps from this reading on.
+    fn growth(&self, clock: u64, steps: u64) -> u64 {
+        if !self.memory.grows() {
+            return 0;
+        }
+        let rest = (0..steps % self.size()).map(|j| self.need(clock + j)).sum::<u64>();
+        steps / self.size() * self.decoding + rest
+    }
+
+    /// For how many of at most `steps` steps from this reading on there are blocks.
+    fn lasts(&self, clock: u64, steps: u64) -> u64 {
+        let free = self.kv.blocks - self.used;
+        let Some(cycles) = free.checked_div(self.decoding) else { return steps };
+        // In a cycle of as many steps as a block has tokens, each decode takes one block.
+        if !self.memory.grows() || steps / self.size() < cycles {
+            return steps;
+        }
+        let (mut rest, mut lasts) = (free - cycles * self.decoding, cycles * self.size());
+        while lasts < steps
+            && let Some(left) = rest.checked_sub(self.need(clock + lasts))
+        {
+            rest = left;
+            lasts += 1;
+        }
+        lasts.min(steps)
+    }
+
+    /// Takes the blocks of a stretch in which all decode, or of a step in which some do.
+    fn run(&mut self, stretch: &Stretch, clock: u64, all: bool) {
+        let Stretch { steps, time, .. } = *stretch;
+        let mut area = stretch.duration().0.wrapping_mul(self.used.into());
+        let grown = if all { self.growth(clock, steps) } else { self.asked };
+        if all && self.memory.grows() {
+            for first in 0..steps.min(self.size()) {
+                let each = self.need(clock + first);
+                if each > 0 {
+                    area = area.wrapping_add(u128::from(each).wrapping_mul(held_for(
+                        &time,
+                        first,
+                        self.size(),
+                        steps,
+                    )));
+                }
+            }
+        } else {
+            area = area.wrapping_add(stretch.duration().0.wrapping_mul(grown.into()));
+        }
+        self.asked = 0;
+        self.used += grown;
+        // Modulo 2^128, in which the whole fits.
+        self.kv.used_time = self.kv.used_time.wrapping_add(area);
+        self.kv.used_max = self.kv.used_max.max(self.used);
+    }
+}
+
+/// Σ time from the start of step a to the end of the stretch, over a = first, first + every, …
+/// below `steps`; modulo 2^128.
+fn held_for(time: &StretchTime, first: u64, every: u64, steps: u64) -> u128 {
+    let n = u128::from((steps - first - 1) / every + 1);
+    let (first, every) = (u128::from(first), u128::from(every));
+    let pairs = n * (n - 1) / 2;
+    let sum = n * first + every * pairs;
+    let squares =
+        n * first * first + 2 * first * every * pairs + every * every * (pairs * (2 * n - 1) / 3);
+    // The start of step a is a · first + growth · a (a − 1) / 2.
+    let grown = time.growth.cast_unsigned().wrapping_mul((squares - sum) / 2);
+    let starts = time.first.0.wrapping_mul(sum).wrapping_add(grown);
+    n.wrapping_mul(time.total(steps).0).wrapping_sub(starts)
 }
 
 impl Skipping {
-    pub fn new(emits: bool) -> Self {
+    pub fn new(emits: bool, order: Order, memory: Option<Memory>) -> Self {
         Self {
             emits,
+            order,
             rows: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: Queue::new(order),
+            waiting_tokens: 0,
+            seq: 0,
+            shuffled: false,
+            paged: memory.map(Paged::new),
             outstanding: 0,
             first: NONE,
             last: NONE,
@@ -150,11 +303,16 @@ impl Skipping {
             decodes: Vec::new(),
             prefills: Vec::new(),
             admitted: Vec::new(),
+            preempted: Vec::new(),
         }
     }
 
     pub fn arrive(&mut self, i: u32, r: &Entry) {
+        self.seq += 1;
         let row = Row {
+            target: r.input,
+            decoded: 0,
+            seq: self.seq,
             done: 0,
             entered: 0,
             due: 0,
@@ -167,8 +325,27 @@ impl Skipping {
             Some(old) => *old = row,
             None => self.rows.push(row),
         }
-        self.waiting.push_back(i);
+        self.join_queue(i, r);
         self.outstanding += r.input + r.output;
+    }
+
+    fn join_queue(&mut self, i: u32, r: &Entry) {
+        self.waiting_tokens += self.rows[i as usize].target;
+        self.waiting.insert(self.place(i, r));
+    }
+
+    fn leave_queue(&mut self, i: u32, r: &Entry) {
+        self.waiting_tokens -= self.rows[i as usize].target;
+        self.waiting.remove(self.place(i, r));
+    }
+
+    /// Tokens that those who wait have to prefill.
+    pub fn waiting_tokens(&self) -> u64 {
+        self.waiting_tokens
+    }
+
+    fn place(&self, i: u32, r: &Entry) -> Place {
+        (self.order.key(r), self.rows[i as usize].seq, i)
     }
 
     pub fn begin(&mut self) {
@@ -179,6 +356,63 @@ impl Skipping {
         self.decodes.clear();
         self.prefills.clear();
         self.admitted.clear();
+        self.preempted.clear();
+        if let Some(paged) = &mut self.paged {
+            paged.asked = 0;
+        }
+    }
+
+    pub fn preempted(&self) -> &[(u32, u64)] {
+        &self.preempted
+    }
+
+    pub fn memory(&self) -> Option<&Memory> {
+        self.paged.as_ref().map(|p| &p.memory)
+    }
+
+    pub fn kv(&self) -> Option<(KvStatistics, u64)> {
+        self.paged.as_ref().map(|p| (p.kv, p.used))
+    }
+
+    pub fn free_blocks(&self) -> u64 {
+        self.paged.as_ref().map_or(u64::MAX, Paged::free)
+    }
+
+    /// Blocks that one more token of every decode needs.
+    pub fn decode_blocks(&self) -> u64 {
+        self.paged.as_ref().map_or(0, |p| p.need(self.decode_clock))
+    }
+
+    /// Blocks that one more token of a decode needs.
+    pub fn block_of(&self, position: usize, r: &Entry) -> u64 {
+        let stored = self.known(position, r);
+        self.paged.as_ref().map_or(0, |p| {
+            let full = (stored - p.memory.lag).is_multiple_of(p.size());
+            u64::from(p.memory.grows() && full)
+        })
+    }
+
+    /// The tokens that a request knows: its prompt, and its answer so far.
+    pub fn known(&self, position: usize, r: &Entry) -> u64 {
+        let row = &self.rows[position];
+        match row.phase {
+            Phase::Decode => r.input + r.output - (row.due - self.decode_clock),
+            _ => row.target,
+        }
+    }
+
+    /// The request of the batch that the order puts last.
+    pub fn last_in_order(&self, requests: &[Entry]) -> Option<usize> {
+        if self.order == Order::Fcfs && !self.shuffled {
+            return self.last_admitted();
+        }
+        let mut at = self.running_after(None);
+        let mut last: Option<Place> = None;
+        while let Some(p) = at {
+            last = last.max(Some(self.place(short(p), &requests[p])));
+            at = self.running_after(Some(p));
+        }
+        last.map(|place| place.2 as usize)
     }
 
     pub fn running(&self) -> u64 {
@@ -198,7 +432,7 @@ impl Skipping {
     }
 
     pub fn next_waiting(&self) -> Option<usize> {
-        self.waiting.front().map(|&i| i as usize)
+        self.waiting.first().map(|i| i as usize)
     }
 
     pub fn outstanding(&self) -> u64 {
@@ -217,6 +451,10 @@ impl Skipping {
         if next == NONE { None } else { Some(next as usize) }
     }
 
+    pub fn last_admitted(&self) -> Option<usize> {
+        (self.last != NONE).then_some(self.last as usize)
+    }
+
     pub fn stage(&self, position: usize) -> Option<Stage> {
         match self.rows.get(position)?.phase {
             Phase::Waiting | Phase::Done => None,
@@ -225,13 +463,13 @@ impl Skipping {
         }
     }
 
-    pub fn prefilled(&self, position: usize, r: &Entry) -> u64 {
+    pub fn prefilled(&self, position: usize) -> u64 {
         let row = &self.rows[position];
         match row.phase {
             Phase::Waiting | Phase::Admitted => 0,
             Phase::Chunks => row.done + (self.prefill_clock - row.entered) * self.chunk,
             Phase::LastChunk => row.done,
-            Phase::Decode | Phase::Done => r.input,
+            Phase::Decode | Phase::Done => row.target,
         }
     }
 
@@ -253,19 +491,25 @@ impl Skipping {
         self.all_decode = true;
         self.work.decodes += self.decoding;
         self.work.decode_context += self.context;
+        let asked = self.decode_blocks();
+        if let Some(paged) = &mut self.paged {
+            paged.asked = asked;
+        }
     }
 
     pub fn decode(&mut self, position: usize, r: &Entry) {
-        let row = &mut self.rows[position];
-        row.served = self.step;
-        let left = row.due - self.decode_clock;
-        self.work.add_decode(r.input + r.output - left);
+        self.rows[position].served = self.step;
+        self.work.add_decode(self.known(position, r));
+        let asked = self.block_of(position, r);
+        if let Some(paged) = &mut self.paged {
+            paged.asked += asked;
+        }
         self.decodes.push(short(position));
     }
 
-    pub fn prefill_all(&mut self, chunk: u64, requests: &[Entry]) {
+    pub fn prefill_all(&mut self, chunk: u64) {
         if chunk != self.chunk {
-            self.change_chunk(chunk, requests);
+            self.change_chunk(chunk);
         }
         if self.prefilling == 0 {
             return;
@@ -278,20 +522,36 @@ impl Skipping {
         w.attention_doubled += n * (2 * u128::from(self.chunking_done) + group * n);
         w.attention_growth += 2 * group * n * n;
         for &i in &self.last_chunks {
-            let done = self.rows[i as usize].done;
-            w.add_chunk(requests[i as usize].input - done, done);
+            let Row { target, done, .. } = self.rows[i as usize];
+            w.add_chunk(target - done, done);
         }
     }
 
-    pub fn prefill(&mut self, position: usize, tokens: u64, r: &Entry) {
-        self.work.add_chunk(tokens, self.prefilled(position, r));
+    /// Blocks that a chunk of a prompt needs.
+    pub fn chunk_blocks(&self, position: usize, tokens: u64) -> u64 {
+        self.paged.as_ref().filter(|p| p.memory.reserve == Reserve::Chunk).map_or(0, |p| {
+            let (pool, done) = (p.memory.pool, self.prefilled(position));
+            pool.blocks_for(done + tokens) - pool.blocks_for(done)
+        })
+    }
+
+    pub fn prefill(&mut self, position: usize, tokens: u64) {
+        let blocks = self.chunk_blocks(position, tokens);
+        if let Some(paged) = &mut self.paged {
+            paged.used += blocks;
+        }
+        self.work.add_chunk(tokens, self.prefilled(position));
         self.rows[position].served = self.step;
         self.prefills.push((short(position), tokens));
     }
 
-    pub fn admit(&mut self, tokens: u64, _: &Entry) {
-        let Some(i) = self.waiting.pop_front() else { return };
+    pub fn admit(&mut self, tokens: u64, r: &Entry) {
+        let Some(i) = self.waiting.first() else { return };
+        self.leave_queue(i, r);
         let row = &mut self.rows[i as usize];
+        if let Some(paged) = &mut self.paged {
+            paged.used += paged.memory.admission(r, tokens, row.target);
+        }
         row.phase = Phase::Admitted;
         row.before = self.last;
         row.after = NONE;
@@ -305,13 +565,79 @@ impl Skipping {
         self.admitted.push((i, tokens));
     }
 
+    /// Takes a request out of the batch and puts it back into the queue, at the end or where the
+    /// order has it. Its KV is lost; its tokens are kept, and computed again.
+    pub fn preempt(&mut self, position: usize, r: &Entry, to_end: bool) {
+        let i = short(position);
+        let (known, target) = (self.known(position, r), self.rows[position].target);
+        let lost = match self.rows[position].phase {
+            Phase::Decode => known - u64::from(self.emits),
+            _ => self.prefilled(position),
+        };
+        let left = target - self.prefilled(position);
+        self.take_out(i, r);
+        self.outstanding += known - left;
+        if to_end {
+            self.seq += 1;
+            self.shuffled = true;
+        }
+        let seq = self.seq;
+        let row = &mut self.rows[position];
+        row.phase = Phase::Waiting;
+        row.target = known;
+        row.decoded = known - r.input;
+        row.done = 0;
+        if to_end {
+            row.seq = seq;
+        }
+        self.join_queue(i, r);
+        self.preempted.push((i, lost));
+    }
+
+    /// Takes a running request out of every count.
+    fn take_out(&mut self, i: u32, r: &Entry) {
+        let position = i as usize;
+        let known = self.known(position, r);
+        let prefilled = self.prefilled(position);
+        if self.rows[position].phase == Phase::Decode {
+            self.decoding -= 1;
+            self.context -= known;
+            self.fresh.retain(|&j| j != i);
+            self.give_back(known, r);
+        } else {
+            self.prefilling -= 1;
+            self.prompt_held -= prefilled;
+            self.leave_group(i);
+            if let Some(paged) = &mut self.paged {
+                paged.used -= paged.memory.admission(r, prefilled, known);
+            }
+        }
+        self.unlink(i);
+    }
+
+    /// Frees the blocks of a decode that knows so many tokens.
+    fn give_back(&mut self, known: u64, r: &Entry) {
+        let clock = self.decode_clock;
+        if let Some(paged) = &mut self.paged {
+            let memory = paged.memory;
+            let stored = known - memory.lag;
+            paged.part(stored, clock);
+            paged.used -=
+                if memory.grows() { memory.pool.blocks_for(stored) } else { memory.most(r) };
+        }
+    }
+
     /// Tokens in KV before this step.
     pub fn held_tokens(&self) -> u64 {
         self.context + self.prompt_held
     }
 
     /// For how many steps the decision just made has no event before the end of the last one.
-    pub fn repeats(&mut self, requests: &[Entry]) -> u64 {
+    pub fn repeats(&mut self) -> u64 {
+        let by_chunk = |p: &Paged| p.memory.reserve == Reserve::Chunk && self.work.prefills > 0;
+        if self.paged.as_ref().is_some_and(|p| !self.decodes.is_empty() || by_chunk(p)) {
+            return 1;
+        }
         if !self.admitted.is_empty() || (self.all_prefill && !self.last_chunks.is_empty()) {
             return 1;
         }
@@ -331,16 +657,21 @@ impl Skipping {
         }
         for &(i, tokens) in &self.prefills {
             let i = i as usize;
-            let left = requests[i].input - self.prefilled(i, &requests[i]);
-            steps = steps.min(left / tokens);
+            steps = steps.min((self.rows[i].target - self.prefilled(i)) / tokens);
         }
-        steps
+        match &self.paged {
+            Some(paged) if self.all_decode => paged.lasts(self.decode_clock, steps),
+            _ => steps,
+        }
     }
 
     /// Runs the stretch, and tells who `finished` in its last step.
     pub fn apply(&mut self, stretch: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         let end = stretch.end;
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
+        if let Some(paged) = &mut self.paged {
+            paged.run(stretch, self.decode_clock, self.all_decode);
+        }
         self.apply_decodes(stretch, requests);
         while let Some((due, i)) = next(&mut self.finishes, &self.rows, Phase::Decode)
             && due <= self.decode_clock
@@ -358,10 +689,9 @@ impl Skipping {
         };
         let mut prefills = std::mem::take(&mut self.prefills);
         for (i, tokens) in prefills.drain(..) {
-            let r = &requests[i as usize];
-            let done = self.prefilled(i as usize, r) + stretch.steps * tokens;
-            self.leave_group(i, r);
-            if self.enter_group(i, done, r) {
+            let done = self.prefilled(i as usize) + stretch.steps * tokens;
+            self.leave_group(i);
+            if self.enter_group(i, done) {
                 complete(self, i, requests);
             }
         }
@@ -378,21 +708,23 @@ impl Skipping {
             while let Some((due, i)) = next(&mut self.last_whole_chunks, &self.rows, Phase::Chunks)
                 && due <= self.prefill_clock
             {
-                let r = &requests[i as usize];
-                let done = self.prefilled(i as usize, r);
+                let done = self.prefilled(i as usize);
                 self.last_whole_chunks.pop();
                 self.chunking -= 1;
                 self.chunking_done -= done;
-                if self.enter_group(i, done, r) {
+                if self.enter_group(i, done) {
                     complete(self, i, requests);
                 }
             }
         }
         let mut admitted = std::mem::take(&mut self.admitted);
         for (i, tokens) in admitted.drain(..) {
-            requests[i as usize].scheduled(stretch.start);
+            let again = requests[i as usize].scheduled(stretch.start);
+            if let Some(paged) = &mut self.paged {
+                paged.kv.recomputed_tokens += again;
+            }
             self.prefilling += 1;
-            if self.enter_group(i, tokens, &requests[i as usize]) {
+            if self.enter_group(i, tokens) {
                 complete(self, i, requests);
             }
         }
@@ -409,20 +741,26 @@ impl Skipping {
             }
         } else if !self.decodes.is_empty() {
             for &i in &self.decodes {
+                let known = self.known(i as usize, &requests[i as usize]);
                 let row = &mut self.rows[i as usize];
                 row.due -= stretch.steps;
                 self.finishes.push(Reverse((row.due, i)));
                 self.context += stretch.steps;
+                if let Some(paged) = &mut self.paged {
+                    let stored = known - paged.memory.lag;
+                    paged.part(stored, self.decode_clock);
+                    paged.join(stored + stretch.steps, self.decode_clock);
+                }
                 requests[i as usize].token(first_end);
             }
-            self.fresh.retain(|&i| requests[i as usize].record.first_token().is_none());
+            self.fresh.retain(|i| !self.decodes.contains(i));
         }
     }
 
     /// Puts a request with `done` prompt tokens into the group that fits; `true` if none does,
     /// since its prompt is complete.
-    fn enter_group(&mut self, i: u32, done: u64, r: &Entry) -> bool {
-        let left = r.input - done;
+    fn enter_group(&mut self, i: u32, done: u64) -> bool {
+        let left = self.rows[i as usize].target - done;
         if left == 0 {
             return true;
         }
@@ -445,10 +783,10 @@ impl Skipping {
         false
     }
 
-    fn leave_group(&mut self, i: u32, r: &Entry) {
+    fn leave_group(&mut self, i: u32) {
         if self.rows[i as usize].phase == Phase::Chunks {
             self.chunking -= 1;
-            self.chunking_done -= self.prefilled(i as usize, r);
+            self.chunking_done -= self.prefilled(i as usize);
             // No reading is due now, so what is left on the agenda is out of date.
             self.rows[i as usize].due = 0;
         } else {
@@ -457,12 +795,12 @@ impl Skipping {
     }
 
     /// Sorts the requests in prefill anew for another size of chunk.
-    fn change_chunk(&mut self, chunk: u64, requests: &[Entry]) {
+    fn change_chunk(&mut self, chunk: u64) {
         let mut group = Vec::new();
         let mut at = self.running_after(None);
         while let Some(p) = at {
             if matches!(self.rows[p].phase, Phase::Chunks | Phase::LastChunk) {
-                group.push((p, self.prefilled(p, &requests[p])));
+                group.push((p, self.prefilled(p)));
             }
             at = self.running_after(Some(p));
         }
@@ -472,18 +810,22 @@ impl Skipping {
         self.chunking = 0;
         self.chunking_done = 0;
         for (p, done) in group {
-            self.enter_group(short(p), done, &requests[p]);
+            self.enter_group(short(p), done);
         }
     }
 
     /// Moves a request whose prompt is complete to decode; whether it is finished at once.
     fn complete(&mut self, i: u32, r: &mut Entry, end: Ticks) -> bool {
         self.prefilling -= 1;
-        self.prompt_held -= r.input;
+        let Row { target, decoded, .. } = self.rows[i as usize];
+        self.prompt_held -= target;
         self.decoding += 1;
-        self.context += r.input;
+        self.context += target;
+        if let Some(paged) = &mut self.paged {
+            paged.join(target, self.decode_clock);
+        }
         r.prompt_done(end);
-        let mut left = r.output;
+        let mut left = r.output - decoded;
         if self.emits {
             r.token(end);
             self.context += 1;
@@ -507,6 +849,7 @@ impl Skipping {
     fn finish(&mut self, i: u32, r: &Entry) {
         self.decoding -= 1;
         self.context -= r.input + r.output;
+        self.give_back(r.input + r.output, r);
         self.unlink(i);
     }
 
@@ -528,35 +871,26 @@ impl Skipping {
 
     /// Prompt tokens computed and output tokens made.
     pub fn progress(&self, i: u32, r: &Entry) -> (u64, u64) {
-        let row = &self.rows[i as usize];
-        let decoded = match row.phase {
-            Phase::Decode => r.output - (row.due - self.decode_clock),
-            _ => 0,
+        let prefilled = self.prefilled(i as usize).min(r.input);
+        let decoded = match self.rows[i as usize].phase {
+            Phase::Decode => self.known(i as usize, r) - r.input,
+            _ => self.rows[i as usize].decoded,
         };
-        (self.prefilled(i as usize, r), decoded)
+        (prefilled, decoded)
     }
 
     /// Takes a request out between two steps, wherever it is; how far it came.
     pub fn remove(&mut self, i: u32, r: &Entry) -> (u64, u64) {
-        let (prefilled, decoded) = self.progress(i, r);
-        self.outstanding -= r.input - prefilled + r.output - decoded;
-        match self.rows[i as usize].phase {
-            Phase::Decode => {
-                self.decoding -= 1;
-                self.context -= r.input + decoded;
-                self.fresh.retain(|&j| j != i);
-                self.unlink(i);
-            }
-            Phase::Chunks | Phase::LastChunk => {
-                self.prefilling -= 1;
-                self.prompt_held -= prefilled;
-                self.leave_group(i, r);
-                self.unlink(i);
-            }
-            Phase::Waiting => self.waiting.retain(|&j| j != i),
-            Phase::Admitted | Phase::Done => {}
+        let progress = self.progress(i, r);
+        let left = self.rows[i as usize].target - self.prefilled(i as usize);
+        self.outstanding -= left + r.output - progress.1;
+        if self.rows[i as usize].phase == Phase::Waiting {
+            self.leave_queue(i, r);
+            self.rows[i as usize].phase = Phase::Done;
+        } else {
+            self.take_out(i, r);
         }
-        (prefilled, decoded)
+        progress
     }
 }
 

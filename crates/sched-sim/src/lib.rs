@@ -38,10 +38,13 @@ pub mod history;
 pub mod kv_cache;
 pub mod ledger;
 pub mod load;
+pub mod memory;
 pub mod policy;
+mod queue;
 pub mod reference;
 mod replica;
 pub mod request;
+mod roofline;
 mod run;
 pub mod server;
 pub mod simulation;
@@ -60,9 +63,11 @@ pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};
 pub use ledger::{Account, Accounts, Ledger, LedgerRow, Steps, Tail};
 pub use load::{LoadLevel, OfferedLoad};
-pub use policy::{DecodeFirst, Horizon, Policy};
+pub use memory::{KvPool, Order, Reserve, ServerSettings};
+pub use policy::{DecodeFirst, Horizon, Orca, Policy, PrefillFirst, Sarathi, SgLang, StaticBatch};
 pub use replica::Replica;
 pub use request::Stage;
+pub use roofline::{ExpertReads, Roofline, RooflineCoefficients};
 pub use server::{Job, Over, Server};
 pub use simulation::{
     RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Unfinished,

@@ -7,6 +7,7 @@
 //! run; where they do not, the policy does not keep its batch full.
 
 use crate::error::Result;
+use crate::memory::ServerSettings;
 use crate::policy::Policy;
 use crate::simulation::{RequestRecord, RunResult, Simulation};
 use crate::step_time::{MeanWork, StepTime};
@@ -93,11 +94,26 @@ impl OfferedLoad {
         policy: P,
         step_time: T,
     ) -> Result<Self> {
+        Self::of_server(workload, policy, ServerSettings::default(), step_time)
+    }
+
+    /// The same on a server with other settings; where KV blocks limit the batch as well, no
+    /// demand can be computed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulation::run`].
+    pub fn of_server<P: Policy, T: StepTime>(
+        workload: &Workload,
+        policy: P,
+        settings: ServerSettings,
+        step_time: T,
+    ) -> Result<Self> {
         let demand = saturated_demand(workload, &policy, &step_time);
         Ok(Self {
             arrival_rate: arrival_rate(workload),
-            saturated_demand_s: demand,
-            saturated_rate: saturated_rate(workload, policy, step_time)?,
+            saturated_demand_s: demand.filter(|_| settings.kv.is_none()),
+            saturated_rate: rate_at_once(workload, policy, settings, step_time)?,
         })
     }
 
@@ -203,8 +219,17 @@ pub fn saturated_rate<P: Policy, T: StepTime>(
     policy: P,
     step_time: T,
 ) -> Result<Option<f64>> {
+    rate_at_once(workload, policy, ServerSettings::default(), step_time)
+}
+
+fn rate_at_once<P: Policy, T: StepTime>(
+    workload: &Workload,
+    policy: P,
+    settings: ServerSettings,
+    step_time: T,
+) -> Result<Option<f64>> {
     let at_once = all_at_once(workload)?;
-    let result = Simulation::new(&at_once, policy, step_time).run()?;
+    let result = Simulation::new(&at_once, policy, step_time).settings(settings).run()?;
     Ok(rate_while_waiting(&result))
 }
 

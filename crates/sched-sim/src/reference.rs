@@ -7,11 +7,13 @@
 
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
+use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
 use crate::replica::{Entry, Replica, short};
 use crate::request::Stage;
 use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
+use crate::statistics::KvStatistics;
 use crate::step_time::{StepTime, StepWork};
 
 /// Runs a simulation, one step at a time.
@@ -23,9 +25,9 @@ pub fn run<'w, P: Policy, T: StepTime>(
     simulation: Simulation<'w, P, T>,
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
-    let Simulation { workload, policy, step_time, limits } = simulation;
-    let server = Replica::reference(policy, step_time).limits(limits);
-    run_workload(workload, server, false, |_| (), observer)
+    let Simulation { workload, policy, step_time, limits, settings, patience } = simulation;
+    let server = Replica::reference(policy, step_time).settings(settings).limits(limits);
+    run_workload(workload, server, false, |job| job.give_up_after(patience), observer)
 }
 
 /// A request that waits or is in the batch.
@@ -33,8 +35,16 @@ struct Row {
     position: usize,
     input: u64,
     output: u64,
+    /// What the order goes by, and when it joined the queue, in numbers that grow.
+    place: (i64, u64),
+    /// Tokens that its prefill computes: its prompt, and after a preemption its answer so far.
+    target: u64,
     prefilled: u64,
+    /// Output tokens made.
     decoded: u64,
+    /// Output tokens made since its prefill.
+    since: u64,
+    blocks: u64,
     /// Prompt tokens in this step; a decode has none.
     tokens: u64,
     served: bool,
@@ -42,7 +52,16 @@ struct Row {
 
 impl Row {
     fn is_decoding(&self) -> bool {
-        self.prefilled == self.input
+        self.prefilled == self.target
+    }
+
+    fn known(&self) -> u64 {
+        self.input + self.decoded
+    }
+
+    /// Tokens that it holds by the count of the source: a token counts when it is made.
+    fn held(&self) -> u64 {
+        self.prefilled + self.since
     }
 }
 
@@ -50,6 +69,10 @@ impl Row {
 #[derive(Default)]
 pub(crate) struct Plain {
     emits: bool,
+    order: Order,
+    memory: Option<Memory>,
+    kv: KvStatistics,
+    joined: u64,
     rows: Vec<Row>,
     /// How many of the rows were there before this step.
     old: usize,
@@ -58,20 +81,31 @@ pub(crate) struct Plain {
     /// In order of arrival.
     waiting: Vec<Row>,
     work: StepWork,
+    preempted: Vec<(u32, u64)>,
 }
 
 impl Plain {
-    pub fn new(emits: bool) -> Self {
-        Self { emits, ..Self::default() }
+    pub fn new(emits: bool, order: Order, memory: Option<Memory>) -> Self {
+        let mut kv = KvStatistics::default();
+        if let Some(memory) = memory {
+            kv.blocks = memory.pool.blocks();
+            kv.block_size = memory.pool.block_size();
+        }
+        Self { emits, order, memory, kv, ..Self::default() }
     }
 
     pub fn arrive(&mut self, position: u32, r: &Entry) {
+        self.joined += 1;
         self.waiting.push(Row {
             position: position as usize,
             input: r.input,
             output: r.output,
+            place: (self.order.key(r), self.joined),
+            target: r.input,
             prefilled: 0,
             decoded: 0,
+            since: 0,
+            blocks: 0,
             tokens: 0,
             served: false,
         });
@@ -80,6 +114,7 @@ impl Plain {
     pub fn begin(&mut self) {
         self.old = self.rows.len();
         self.prefills_served = false;
+        self.preempted.clear();
         self.work = StepWork::default();
     }
 
@@ -104,18 +139,94 @@ impl Plain {
     }
 
     pub fn next_waiting(&self) -> Option<usize> {
-        self.waiting.first().map(|r| r.position)
+        self.waiting.iter().min_by_key(|r| r.place).map(|r| r.position)
+    }
+
+    /// The request of the batch that the order puts last.
+    pub fn last_in_order(&self, _: &[Entry]) -> Option<usize> {
+        self.rows.iter().max_by_key(|r| r.place).map(|r| r.position)
+    }
+
+    pub fn preempted(&self) -> &[(u32, u64)] {
+        &self.preempted
+    }
+
+    pub fn memory(&self) -> Option<&Memory> {
+        self.memory.as_ref()
+    }
+
+    fn used(&self) -> u64 {
+        self.rows.iter().map(|r| r.blocks).sum()
+    }
+
+    pub fn kv(&self) -> Option<(KvStatistics, u64)> {
+        self.memory.map(|_| (self.kv, self.used()))
+    }
+
+    pub fn free_blocks(&self) -> u64 {
+        if self.memory.is_some() { self.kv.blocks - self.used() } else { u64::MAX }
+    }
+
+    /// Whether the next token of a decode begins a block.
+    fn begins_block(&self, row: &Row) -> bool {
+        self.memory.is_some_and(|memory| {
+            row.is_decoding()
+                && memory.grows()
+                && row.blocks * memory.pool.block_size() == row.known() - memory.lag
+        })
+    }
+
+    pub fn decode_blocks(&self) -> u64 {
+        self.rows.iter().filter(|r| self.begins_block(r)).count() as u64
+    }
+
+    pub fn block_of(&self, position: usize, _: &Entry) -> u64 {
+        self.row(position).map_or(0, |r| u64::from(self.begins_block(r)))
+    }
+
+    /// The tokens that a request knows: its prompt, and its answer so far.
+    pub fn known(&self, position: usize, _: &Entry) -> u64 {
+        let mut all = self.waiting.iter().chain(&self.rows);
+        all.find(|r| r.position == position).map_or(0, Row::known)
+    }
+
+    /// Blocks that a chunk of a prompt needs.
+    pub fn chunk_blocks(&self, position: usize, tokens: u64) -> u64 {
+        let Some(memory) = self.memory.filter(|m| m.reserve == Reserve::Chunk) else { return 0 };
+        let held = |r: &Row| memory.pool.blocks_for(r.prefilled + tokens) - r.blocks;
+        self.row(position).map_or(0, held)
+    }
+
+    /// Takes a request out of the batch and puts it back into the queue.
+    pub fn preempt(&mut self, position: usize, _: &Entry, to_end: bool) {
+        let Some(at) = self.rows.iter().position(|r| r.position == position) else { return };
+        let mut row = self.rows.remove(at);
+        self.old -= 1;
+        let unstored = u64::from(self.emits && row.is_decoding());
+        self.preempted.push((short(position), row.held() - unstored));
+        if to_end {
+            self.joined += 1;
+            row.place.1 = self.joined;
+        }
+        row.target = row.known();
+        (row.prefilled, row.since, row.blocks) = (0, 0, 0);
+        self.waiting.push(row);
+    }
+
+    /// Tokens that those who wait have to prefill.
+    pub fn waiting_tokens(&self) -> u64 {
+        self.waiting.iter().map(|r| r.target).sum()
     }
 
     /// Tokens that are left to compute or to make.
     pub fn outstanding(&self) -> u64 {
         let all = self.waiting.iter().chain(&self.rows);
-        all.map(|r| r.input - r.prefilled + r.output - r.decoded).sum()
+        all.map(|r| r.target - r.prefilled + r.output - r.decoded).sum()
     }
 
     /// Tokens in KV.
     pub fn held_tokens(&self) -> u64 {
-        self.rows.iter().map(|r| r.prefilled + r.decoded).sum()
+        self.rows.iter().map(Row::held).sum()
     }
 
     pub fn work(&self) -> &StepWork {
@@ -130,12 +241,16 @@ impl Plain {
         self.rows.get(next).map(|r| r.position)
     }
 
+    pub fn last_admitted(&self) -> Option<usize> {
+        self.rows.last().map(|r| r.position)
+    }
+
     pub fn stage(&self, position: usize) -> Option<Stage> {
         let row = self.row(position)?;
         Some(if row.is_decoding() { Stage::Decode } else { Stage::Prefill })
     }
 
-    pub fn prefilled(&self, position: usize, _: &Entry) -> u64 {
+    pub fn prefilled(&self, position: usize) -> u64 {
         self.row(position).map_or(0, |r| r.prefilled)
     }
 
@@ -148,43 +263,52 @@ impl Plain {
     }
 
     pub fn decode_all(&mut self) {
-        for row in &mut self.rows {
-            if row.is_decoding() {
-                row.served = true;
-                self.work.add_decode(row.prefilled + row.decoded);
-            }
+        let decodes = self.rows.iter().filter(|r| r.is_decoding()).map(|r| r.position);
+        for position in decodes.collect::<Vec<_>>() {
+            self.serve(position);
         }
     }
 
     pub fn decode(&mut self, position: usize, _: &Entry) {
-        if let Some(row) = self.rows.iter_mut().find(|r| r.position == position) {
-            row.served = true;
-            self.work.add_decode(row.prefilled + row.decoded);
-        }
+        self.serve(position);
     }
 
-    pub fn prefill_all(&mut self, chunk: u64, _: &[Entry]) {
+    fn serve(&mut self, position: usize) {
+        let Some(at) = self.rows.iter().position(|r| r.position == position) else { return };
+        let block = u64::from(self.begins_block(&self.rows[at]));
+        let row = &mut self.rows[at];
+        row.served = true;
+        row.blocks += block;
+        self.work.add_decode(row.held());
+    }
+
+    pub fn prefill_all(&mut self, chunk: u64) {
         for row in &mut self.rows[..self.old] {
             if !row.is_decoding() {
                 self.prefills_served = true;
                 row.served = true;
-                row.tokens = chunk.min(row.input - row.prefilled);
+                row.tokens = chunk.min(row.target - row.prefilled);
                 self.work.add_chunk(row.tokens, row.prefilled);
             }
         }
     }
 
-    pub fn prefill(&mut self, position: usize, tokens: u64, _: &Entry) {
+    pub fn prefill(&mut self, position: usize, tokens: u64) {
+        let blocks = self.chunk_blocks(position, tokens);
         if let Some(row) = self.rows.iter_mut().find(|r| r.position == position) {
             self.prefills_served = true;
             row.served = true;
             row.tokens = tokens;
+            row.blocks += blocks;
             self.work.add_chunk(tokens, row.prefilled);
         }
     }
 
-    pub fn admit(&mut self, tokens: u64, _: &Entry) {
-        let mut row = self.waiting.remove(0);
+    pub fn admit(&mut self, tokens: u64, r: &Entry) {
+        let next = self.next_waiting();
+        let Some(at) = self.waiting.iter().position(|r| Some(r.position) == next) else { return };
+        let mut row = self.waiting.remove(at);
+        row.blocks = self.memory.map_or(0, |m| m.admission(r, tokens, row.target));
         row.tokens = tokens;
         row.served = true;
         self.rows.push(row);
@@ -193,7 +317,9 @@ impl Plain {
 
     /// Prompt tokens computed and output tokens made.
     pub fn progress(&self, position: u32, _: &Entry) -> (u64, u64) {
-        self.row(position as usize).map_or((0, 0), |r| (r.prefilled, r.decoded))
+        let mut all = self.waiting.iter().chain(&self.rows);
+        let row = all.find(|r| r.position == position as usize);
+        row.map_or((0, 0), |r| (r.prefilled.min(r.input), r.decoded))
     }
 
     /// Takes a request out between two steps, wherever it is; how far it came.
@@ -206,8 +332,11 @@ impl Plain {
 
     /// Runs the step, and tells who `finished` in it.
     pub fn apply(&mut self, step: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
+        let used = self.used();
+        self.kv.used_time += step.duration().0 * u128::from(used);
+        self.kv.used_max = self.kv.used_max.max(used);
         for row in &mut self.rows[self.old..] {
-            requests[row.position].scheduled(step.start);
+            self.kv.recomputed_tokens += requests[row.position].scheduled(step.start);
         }
         for row in &mut self.rows {
             if !row.served {
@@ -218,6 +347,7 @@ impl Plain {
             if row.tokens == 0 {
                 request.token(step.end);
                 row.decoded += 1;
+                row.since += 1;
             } else {
                 row.prefilled += row.tokens;
                 row.tokens = 0;
@@ -226,6 +356,7 @@ impl Plain {
                     if self.emits {
                         request.token(step.end);
                         row.decoded += 1;
+                        row.since += 1;
                     }
                 }
             }

@@ -11,12 +11,13 @@ use std::collections::BinaryHeap;
 use crate::engine::Skipping;
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
+use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
 use crate::reference::Plain;
 use crate::run::{Clock, Intake};
-use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
+use crate::server::{Ending, Job, Leave, Over, Progress, Rejection, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, Span, Stall};
-use crate::statistics::RunStatistics;
+use crate::statistics::{KvStatistics, RunStatistics};
 use crate::step::{Batch, Step};
 use crate::step_time::{StepTime, StretchTime};
 use crate::time::Ticks;
@@ -114,6 +115,7 @@ macro_rules! on {
 pub struct Replica<P, T> {
     policy: P,
     step_time: T,
+    settings: ServerSettings,
     max_num_seqs: u64,
     clock: Clock,
     /// Submitted, and not arrived when the last decision was made.
@@ -126,6 +128,8 @@ pub struct Replica<P, T> {
     /// What is decided and has not ended.
     flight: Option<Stretch>,
     finished: Vec<Position>,
+    preemptions: u64,
+    preempted_requests: u64,
     end: Option<RunEnd>,
 }
 
@@ -133,22 +137,33 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     /// An idle server that skips what has no events.
     #[must_use]
     pub fn new(policy: P, step_time: T) -> Self {
-        let batch = Skipping::new(policy.prefill_emits_first_token());
-        Self::with(policy, step_time, Engine::Skipping(Box::new(batch)))
+        Self::with(policy, step_time, ServerSettings::default(), true)
     }
 
     /// An idle server that executes every step for every request: the same results.
     #[must_use]
     pub fn reference(policy: P, step_time: T) -> Self {
-        let batch = Plain::new(policy.prefill_emits_first_token());
-        Self::with(policy, step_time, Engine::Plain(Box::new(batch)))
+        Self::with(policy, step_time, ServerSettings::default(), false)
     }
 
-    fn with(policy: P, step_time: T, engine: Engine) -> Self {
+    fn with(policy: P, step_time: T, settings: ServerSettings, skips: bool) -> Self {
         let max_num_seqs = policy.max_num_seqs();
+        let emits = policy.prefill_emits_first_token();
+        let memory = settings.kv.map(|pool| Memory {
+            pool,
+            reserve: policy.reserve(),
+            watermark: pool.blocks() * policy.watermark_percent() / 100,
+            lag: u64::from(emits),
+        });
+        let engine = if skips {
+            Engine::Skipping(Box::new(Skipping::new(emits, settings.order, memory)))
+        } else {
+            Engine::Plain(Box::new(Plain::new(emits, settings.order, memory)))
+        };
         Self {
             policy,
             step_time,
+            settings,
             max_num_seqs,
             clock: Clock::new(max_num_seqs),
             pending: Intake::default(),
@@ -158,8 +173,18 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             engine,
             flight: None,
             finished: Vec::new(),
+            preemptions: 0,
+            preempted_requests: 0,
             end: None,
         }
+    }
+
+    /// The same server, before it has taken any request, with other settings.
+    #[must_use]
+    pub fn settings(self, settings: ServerSettings) -> Self {
+        let skips = matches!(self.engine, Engine::Skipping(_));
+        let limits = self.clock.limits;
+        Self::with(self.policy, self.step_time, settings, skips).limits(limits)
     }
 
     /// The same server, stopped by `limits`.
@@ -244,19 +269,22 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             requests: &self.requests,
             inside,
             max_num_seqs: self.max_num_seqs,
+            order: self.settings.order,
             at,
             number: self.clock.statistics.steps + 1,
         };
         self.policy.fill(&mut step)?;
         let work = step.work();
-        if work.is_empty() {
-            return Ok(self.idle(until, running, observer));
-        }
         let horizon = if skips { self.policy.horizon(&step) } else { Horizon::ONE };
+        let preempted = self.note_preemptions();
+        if work.is_empty() {
+            // What was preempted may be admitted at once.
+            return Ok(preempted || self.idle(until, running, observer));
+        }
         let (steps, time) = match &mut self.engine {
             Engine::Skipping(batch) => {
                 let time = self.step_time.stretch(&work);
-                (batch.repeats(&self.requests).min(horizon.steps).min(time.steps).max(1), time)
+                (batch.repeats().min(horizon.steps).min(time.steps).max(1), time)
             }
             Engine::Plain(_) => (1, StretchTime::one(self.step_time.step(&work))),
         };
@@ -271,6 +299,25 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             held_tokens: on!(&self.engine, b => b.held_tokens()),
         });
         Ok(true)
+    }
+
+    /// Dates the preemptions of the decision just made; whether there are any.
+    fn note_preemptions(&mut self) -> bool {
+        let from = self.clock.now;
+        let preempted = on!(&self.engine, b => b.preempted());
+        for &(position, lost_tokens) in preempted {
+            let stalls = &mut self.requests[position as usize].stalls;
+            self.preemptions += 1;
+            self.preempted_requests += u64::from(stalls.is_empty());
+            stalls.push(Stall {
+                from,
+                readmitted: None,
+                caught_up: None,
+                lost_tokens,
+                hit_tokens: 0,
+            });
+        }
+        !preempted.is_empty()
     }
 
     /// Cuts a stretch of so many steps at what comes from outside.
@@ -310,6 +357,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         let mut finished = std::mem::take(&mut self.finished);
         let requests = &mut self.requests;
         on!(&mut self.engine, b => b.apply(stretch, requests, &mut finished));
+        self.policy.ran(&stretch.work, stretch.steps);
         self.clock.advance(stretch, finished.len() as u64);
         for position in finished.drain(..) {
             let entry = &mut self.requests[position as usize];
@@ -329,8 +377,14 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     /// Lets in whoever has arrived by now.
     fn take_arrivals(&mut self) {
         while let Some(job) = self.pending.take(self.clock.now) {
+            let mut entry = Entry::of(&job);
+            if let Some(reason) = self.refusal(&entry) {
+                let progress = entry.progress(0, 0);
+                let ending = Ending::Rejected(reason);
+                self.clock.refuse(Over::new(progress, job.arrival, ending));
+                continue;
+            }
             self.clock.let_in(job.arrival);
-            let entry = Entry::of(&job);
             let position = match self.vacant.pop() {
                 Some(position) => {
                     self.requests[position as usize] = entry;
@@ -347,6 +401,24 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
                 self.departures.push(Reverse((at, job.id, position, why)));
             }
         }
+    }
+
+    /// Why a request that arrives now is refused, if it is.
+    fn refusal(&self, entry: &Entry) -> Option<Rejection> {
+        let id = entry.id;
+        if let Some(memory) = on!(&self.engine, b => b.memory()) {
+            let (needed, max) = (memory.most(entry), memory.largest());
+            if max < needed {
+                return Some(Rejection::NeverFits { id, needed, max });
+            }
+        }
+        let waiting = on!(&self.engine, b => b.waiting());
+        if let Some(max) = self.settings.max_waiting.filter(|&max| max <= waiting) {
+            return Some(Rejection::QueueFull { id, waiting, max });
+        }
+        let tokens = entry.input + on!(&self.engine, b => b.waiting_tokens());
+        let max = self.settings.max_waiting_tokens.filter(|&max| max < tokens)?;
+        Some(Rejection::QueueTokens { id, tokens, max })
     }
 
     /// The first departure of a request that is inside.
@@ -472,8 +544,8 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
             waiting: waiting + more,
             running,
             outstanding_tokens: tokens + on!(&self.engine, b => b.outstanding()),
-            kv_used: 0,
-            kv_blocks: None,
+            kv_used: on!(&self.engine, b => b.kv()).map_or(0, |(_, used)| used),
+            kv_blocks: self.settings.kv.map(|pool| pool.blocks()),
         }
     }
 
@@ -493,6 +565,12 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
 
     fn statistics(&self) -> RunStatistics {
         let running = on!(&self.engine, b => b.running());
-        self.clock.totals(running, &self.inside())
+        let mut statistics = self.clock.totals(running, &self.inside());
+        statistics.kv = on!(&self.engine, b => b.kv()).map(|(kv, _)| KvStatistics {
+            preemptions: self.preemptions,
+            preempted_requests: self.preempted_requests,
+            ..kv
+        });
+        statistics
     }
 }

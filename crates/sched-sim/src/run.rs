@@ -345,7 +345,7 @@ impl<'w> Books<'w> {
 
     /// The result, with whoever is still inside the server.
     #[must_use]
-    pub fn close(mut self, server: &impl Server, end: RunEnd) -> RunResult<'w> {
+    pub fn close<S: Server + ?Sized>(mut self, server: &S, end: RunEnd) -> RunResult<'w> {
         let mut unfinished = Vec::new();
         for progress in server.inside() {
             let Some(position) = self.note(&progress) else { continue };

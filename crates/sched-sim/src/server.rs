@@ -69,6 +69,11 @@ impl Job {
         }
     }
 
+    /// Its client stops waiting so long after its arrival.
+    pub(crate) fn give_up_after(&mut self, patience: Option<Ticks>) {
+        self.timeout_at = patience.map(|patience| self.arrival.after(patience));
+    }
+
     /// The instant at which its client leaves, and whether it then gave up waiting.
     pub(crate) fn departure(&self) -> Option<(Ticks, Leave)> {
         let cancel = self.cancel_at.map(|at| (at, Leave::Cancel));
@@ -257,6 +262,11 @@ pub trait Server {
 
     /// The totals up to now; those of requests that are not over count up to now.
     fn statistics(&self) -> RunStatistics;
+
+    /// The totals of each server of a fleet; of any other its own.
+    fn each(&self) -> Vec<RunStatistics> {
+        vec![self.statistics()]
+    }
 }
 
 impl<S: Server + ?Sized> Server for Box<S> {
@@ -294,5 +304,9 @@ impl<S: Server + ?Sized> Server for Box<S> {
 
     fn statistics(&self) -> RunStatistics {
         (**self).statistics()
+    }
+
+    fn each(&self) -> Vec<RunStatistics> {
+        (**self).each()
     }
 }

@@ -5,6 +5,7 @@ use metrics_core::timeline::{Outcome, TimelineFields};
 
 use crate::error::Result;
 use crate::history::Observer;
+use crate::memory::ServerSettings;
 use crate::policy::Policy;
 use crate::statistics::RunStatistics;
 use crate::step_time::StepTime;
@@ -283,9 +284,18 @@ pub struct Simulation<'w, P, T> {
     pub(crate) policy: P,
     pub(crate) step_time: T,
     pub(crate) limits: RunLimits,
+    pub(crate) settings: ServerSettings,
+    pub(crate) patience: Option<Ticks>,
 }
 
 impl<P, T> Simulation<'_, P, T> {
+    /// The same run with clients that stop waiting for the last token so long after their arrival.
+    #[must_use]
+    pub fn patience(mut self, patience: Ticks) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
     /// The same run, stopped by `limits`.
     #[must_use]
     pub fn limits(mut self, limits: RunLimits) -> Self {
@@ -298,7 +308,21 @@ impl<'w, P: Policy, T: StepTime> Simulation<'w, P, T> {
     /// A run of `workload` to its end.
     pub const fn new(workload: &'w Workload, policy: P, step_time: T) -> Self {
         let limits = RunLimits { max_steps: None, until: None };
-        Self { workload, policy, step_time, limits }
+        Self {
+            workload,
+            policy,
+            step_time,
+            limits,
+            settings: ServerSettings::DEFAULT,
+            patience: None,
+        }
+    }
+
+    /// The same run on a server with these settings.
+    #[must_use]
+    pub fn settings(mut self, settings: ServerSettings) -> Self {
+        self.settings = settings;
+        self
     }
 
     /// Runs, skipping what has no events.
@@ -359,7 +383,14 @@ impl<'w, T: StepTime> Simulation<'w, VllmV1Run, T> {
     /// ```
     pub const fn vllm_v1(workload: &'w Workload, vllm: VllmV1Run, step_time: T) -> Self {
         let limits = RunLimits { max_steps: None, until: None };
-        Self { workload, policy: vllm, step_time, limits }
+        Self {
+            workload,
+            policy: vllm,
+            step_time,
+            limits,
+            settings: ServerSettings::DEFAULT,
+            patience: None,
+        }
     }
 
     /// Runs, skipping what has no events.

@@ -2,6 +2,8 @@
 
 use crate::engine::Skipping;
 use crate::error::{Refusal, Result, SimError};
+use crate::memory::Order;
+use crate::policy::Horizon;
 use crate::reference::Plain;
 use crate::replica::Entry;
 use crate::request::Stage;
@@ -42,6 +44,17 @@ pub struct Waiting {
     pub input_tokens: u64,
     /// Tokens of its answer.
     pub output_tokens: u64,
+    /// Tokens that its prefill has to compute: its prompt, and after a preemption the tokens of
+    /// its answer that it has already.
+    pub known_tokens: u64,
+}
+
+impl Waiting {
+    /// Tokens of its answer that it has yet to make.
+    #[must_use]
+    pub const fn output_left(&self) -> u64 {
+        self.input_tokens + self.output_tokens - self.known_tokens
+    }
 }
 
 /// One step of a replica while a policy fills it.
@@ -54,6 +67,7 @@ pub struct Step<'a> {
     pub(crate) requests: &'a [Entry],
     pub(crate) inside: u64,
     pub(crate) max_num_seqs: u64,
+    pub(crate) order: Order,
     pub(crate) at: Ticks,
     pub(crate) number: u64,
 }
@@ -83,12 +97,14 @@ impl<'a> Step<'a> {
         on!(self, b => b.waiting())
     }
 
-    /// The request that is admitted next, in order of submission.
+    /// The request that is admitted next, by the [order](crate::Order) of the server.
     #[must_use]
     pub fn next_waiting(&self) -> Option<Waiting> {
         let position = on!(self, b => b.next_waiting())?;
         let r = self.requests.get(position)?;
-        Some(Waiting { position, input_tokens: r.input, output_tokens: r.output })
+        let known_tokens = on!(self, b => b.known(position, r));
+        let (input_tokens, output_tokens) = (r.input, r.output);
+        Some(Waiting { position, input_tokens, output_tokens, known_tokens })
     }
 
     /// The batch in order of admission: the first request, or the one after `position`.
@@ -103,12 +119,135 @@ impl<'a> Step<'a> {
         on!(self, b => b.stage(position))
     }
 
-    /// Prompt tokens that a running request has left at the start of the step.
+    /// Tokens that a running request has left to prefill at the start of the step; `None` if it
+    /// does not prefill.
     #[must_use]
     pub fn prompt_left(&self, position: usize) -> Option<u64> {
         let r = self.requests.get(position)?;
-        self.stage(position)?;
-        Some(r.input - on!(self, b => b.prefilled(position, r)))
+        (self.stage(position)? == Stage::Prefill).then(|| self.left(position, r))
+    }
+
+    /// Tokens that a request in prefill has left to compute.
+    fn left(&self, position: usize, r: &Entry) -> u64 {
+        on!(self, b => b.known(position, r) - b.prefilled(position))
+    }
+
+    /// Output tokens that a request has yet to make.
+    #[must_use]
+    pub fn output_left(&self, position: usize) -> u64 {
+        let known = |r| on!(self, b => b.known(position, r));
+        self.requests.get(position).map_or(0, |r| r.input + r.output - known(r))
+    }
+
+    /// The number of a request, the tokens of its prompt, and those of its answer.
+    #[must_use]
+    pub fn numbers_of(&self, position: usize) -> Option<(u64, u64, u64)> {
+        self.requests.get(position).map(|r| (r.id, r.input, r.output))
+    }
+
+    /// The request of the batch that was admitted last.
+    #[must_use]
+    pub fn last_admitted(&self) -> Option<usize> {
+        on!(self, b => b.last_admitted())
+    }
+
+    /// Tokens in a KV block; 1 if blocks have no bound.
+    #[must_use]
+    pub fn block_size(&self) -> u64 {
+        on!(self, b => b.memory()).map_or(1, |memory| memory.pool.block_size())
+    }
+
+    /// KV blocks that nobody has; `u64::MAX` if there is no bound.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        on!(self, b => b.free_blocks())
+    }
+
+    /// KV blocks that one more token of every decode needs.
+    #[must_use]
+    pub fn decode_blocks(&self) -> u64 {
+        on!(self, b => b.decode_blocks())
+    }
+
+    /// Whether there are blocks to admit the [next](Self::next_waiting) request with `tokens` in
+    /// its first step, and to leave the policy's watermark free.
+    #[must_use]
+    pub fn next_fits(&self, tokens: u64) -> bool {
+        let Some(position) = on!(self, b => b.next_waiting()) else { return false };
+        let (Some(r), Some(memory)) = (self.requests.get(position), on!(self, b => b.memory()))
+        else {
+            return true;
+        };
+        let needed = memory.admission(r, tokens, on!(self, b => b.known(position, r)));
+        needed + memory.watermark <= self.free_blocks()
+    }
+
+    /// The request of the batch that the server's [order](crate::Order) puts last; the last to
+    /// arrive, for first come, first served.
+    #[must_use]
+    pub fn last_in_order(&self) -> Option<usize> {
+        on!(self, b => b.last_in_order(self.requests))
+    }
+
+    /// Preempts whoever the order puts last until there are blocks for one more token of every
+    /// decode that is left.
+    ///
+    /// # Errors
+    ///
+    /// As [`preempt`](Self::preempt).
+    pub fn make_room(&mut self) -> Result<()> {
+        while self.free_blocks() < self.decode_blocks()
+            && let Some(last) = self.last_in_order()
+        {
+            self.preempt(last)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a running request out of the batch and back into the queue, where the order has it.
+    /// Its blocks are free, and its KV is lost: what it knows is prefilled again.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoSuchRequest`], [`Refusal::WrongStage`] if it is not running, or
+    /// [`Refusal::ServedTwice`] if it has work in this step.
+    pub fn preempt(&mut self, position: usize) -> Result<()> {
+        self.put_back(position, false)
+    }
+
+    /// As [`preempt`](Self::preempt), but to the end of its rank in the queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`preempt`](Self::preempt).
+    pub fn retract(&mut self, position: usize) -> Result<()> {
+        self.put_back(position, true)
+    }
+
+    fn put_back(&mut self, position: usize, to_end: bool) -> Result<()> {
+        let r = self.request(position)?;
+        if self.stage(position).is_none() {
+            let refusal = Refusal::WrongStage { id: RequestId::from(r.id), stage: "the batch" };
+            return Err(self.refuse(refusal));
+        }
+        if on!(self, b => b.served(position)) {
+            return Err(self.refuse(Refusal::ServedTwice { id: RequestId::from(r.id) }));
+        }
+        on!(mut self, b => b.preempt(position, r, to_end));
+        Ok(())
+    }
+
+    /// The horizon of a policy that serves whoever runs in every step, and admits who is next in
+    /// the queue whenever there is room: an arrival changes nothing if there is no slot, or if it
+    /// goes behind others that do not fit.
+    #[must_use]
+    pub fn horizon(&self) -> Horizon {
+        let behind = self.order == Order::Fcfs && 0 < self.waiting();
+        if behind || self.max_num_seqs <= self.running() {
+            Horizon::UNTIL_CHANGE
+        } else {
+            Horizon::UNTIL_ARRIVAL
+        }
     }
 
     /// What the step does so far.
@@ -121,11 +260,14 @@ impl<'a> Step<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::GroupServedTwice`] if one of them already has work in this step.
+    /// [`Refusal::GroupServedTwice`] if one of them already has work in this step,
+    /// [`Refusal::NoBlocks`] if there are not enough for one more token of each.
     pub fn decode_all(&mut self) -> Result<()> {
         if self.work().decodes != 0 {
             return Err(self.refuse(Refusal::GroupServedTwice { stage: "decode" }));
         }
+        let needed = self.decode_blocks();
+        self.check_blocks("a token of every decode", needed)?;
         on!(mut self, b => b.decode_all());
         Ok(())
     }
@@ -134,10 +276,13 @@ impl<'a> Step<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::NoSuchRequest`], [`Refusal::WrongStage`] or [`Refusal::ServedTwice`].
+    /// [`Refusal::NoSuchRequest`], [`Refusal::WrongStage`], [`Refusal::ServedTwice`] or
+    /// [`Refusal::NoBlocks`].
     pub fn decode(&mut self, position: usize) -> Result<()> {
         let r = self.request(position)?;
         self.check(position, r, Stage::Decode, "decode")?;
+        let needed = on!(self, b => b.block_of(position, r));
+        self.check_blocks("a decode", needed)?;
         on!(mut self, b => b.decode(position, r));
         Ok(())
     }
@@ -156,8 +301,7 @@ impl<'a> Step<'a> {
         if on!(self, b => b.prefills_served()) {
             return Err(self.refuse(Refusal::GroupServedTwice { stage: "prefill" }));
         }
-        let requests = self.requests;
-        on!(mut self, b => b.prefill_all(chunk, requests));
+        on!(mut self, b => b.prefill_all(chunk));
         Ok(())
     }
 
@@ -165,14 +309,15 @@ impl<'a> Step<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::NoSuchRequest`], [`Refusal::WrongStage`], [`Refusal::ServedTwice`], or
-    /// [`Refusal::PrefillTokens`] unless `1 <= tokens` and the prompt has that many left.
+    /// [`Refusal::NoSuchRequest`], [`Refusal::WrongStage`], [`Refusal::ServedTwice`],
+    /// [`Refusal::NoBlocks`], or [`Refusal::PrefillTokens`] unless `1 <= tokens` and the prompt has that many left.
     pub fn prefill(&mut self, position: usize, tokens: u64) -> Result<()> {
         let r = self.request(position)?;
         self.check(position, r, Stage::Prefill, "prefill")?;
-        let left = r.input - on!(self, b => b.prefilled(position, r));
-        self.check_tokens(r, tokens, left)?;
-        on!(mut self, b => b.prefill(position, tokens, r));
+        self.check_tokens(r, tokens, self.left(position, r))?;
+        let needed = on!(self, b => b.chunk_blocks(position, tokens));
+        self.check_blocks("a prefill", needed)?;
+        on!(mut self, b => b.prefill(position, tokens));
         Ok(())
     }
 
@@ -180,7 +325,7 @@ impl<'a> Step<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::BatchFull`], [`Refusal::NothingWaiting`], or [`Refusal::PrefillTokens`] unless
+    /// [`Refusal::BatchFull`], [`Refusal::NothingWaiting`], [`Refusal::NoBlocks`], or [`Refusal::PrefillTokens`] unless
     /// `1 <= tokens` and the prompt has that many.
     pub fn admit(&mut self, tokens: u64) -> Result<usize> {
         let running = self.running();
@@ -191,7 +336,12 @@ impl<'a> Step<'a> {
             return Err(self.refuse(Refusal::NothingWaiting));
         };
         let r = self.request(position)?;
-        self.check_tokens(r, tokens, r.input)?;
+        let known = on!(self, b => b.known(position, r));
+        self.check_tokens(r, tokens, known)?;
+        if let Some(memory) = on!(self, b => b.memory()) {
+            let needed = memory.admission(r, tokens, known);
+            self.check_blocks("an admission", needed)?;
+        }
         on!(mut self, b => b.admit(tokens, r));
         Ok(position)
     }
@@ -219,6 +369,14 @@ impl<'a> Step<'a> {
             return Ok(());
         }
         Err(self.refuse(Refusal::PrefillTokens { id: RequestId::from(r.id), left, tokens }))
+    }
+
+    fn check_blocks(&self, what: &'static str, needed: u64) -> Result<()> {
+        let free = self.free_blocks();
+        if needed <= free {
+            return Ok(());
+        }
+        Err(self.refuse(Refusal::NoBlocks { what, needed, free }))
     }
 
     #[cold]

@@ -1,10 +1,12 @@
 //! Our TOML files: unknown keys are errors, and every error names line and key.
 
 use std::ops::Range;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{IoError, Place, Result, shown};
+use crate::input::Input;
 
 /// The text as a `T`.
 pub(crate) fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T> {
@@ -67,4 +69,18 @@ pub(crate) fn check_version(file: &str, text: &str, version: &toml::Spanned<u64>
         return Ok(());
     }
     Err(wrong(file, text, version.span(), format!("found {n}, expected {SCHEMA_VERSION}")))
+}
+
+/// The text of a file that is no run: one of ours, or a model's.
+pub(crate) fn text_of_file(path: &Path, expected: &str) -> Result<String> {
+    let name = path.display().to_string();
+    if path.is_dir() {
+        return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
+    }
+    let file = std::fs::File::open(path).map_err(|e| crate::input::unreadable(&name, &e))?;
+    let input = Input::new(&name, file).map_err(|e| match e {
+        IoError::Empty { at, .. } => IoError::Empty { at, expected: expected.to_owned() },
+        other => other,
+    })?;
+    input.into_text()
 }

@@ -7,13 +7,14 @@
 //! # Examples
 //!
 //! ```
-//! use serving_io::engine::{EngineOptions, Machine};
+//! use serving_io::engine::EngineOptions;
+//! use serving_io::machine::Machine;
 //!
 //! let line = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --enable-lora";
 //! let options = EngineOptions::from_command_line(line)?;
 //! assert_eq!(options.left_out(), ["--enable-lora: LoRA is not modelled"]);
 //!
-//! let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1).unwrap();
+//! let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1)?;
 //! let resolved = options.resolve(Some(&machine))?;
 //! assert_eq!(resolved.config.max_num_batched_tokens, 8192);
 //! // 0.92 of 79.65 GiB less 14.96 GiB of weights, in blocks of 16 · 128 KiB.
@@ -21,81 +22,14 @@
 //! # Ok::<(), serving_io::IoError>(())
 //! ```
 
-use metrics_core::model::{kv_blocks, kv_bytes_per_token, weights_bytes};
+use metrics_core::kv_pool::KvPool;
+use metrics_core::model::kv_blocks;
 use metrics_core::units::{Bytes, BytesPerToken};
 use metrics_core::{Error, grammar};
 use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, Usage, VllmConfig};
 
 use crate::error::{IoError, Result, shown};
-
-const GIB: f64 = 1_073_741_824.0;
-
-/// What vLLM 0.33.0 takes of the GPU's memory.
-pub const GPU_MEMORY_UTILIZATION: f64 = 0.92;
-
-/// Model and GPU, as far as limits and KV capacity follow from them.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Machine {
-    /// The model.
-    pub model: String,
-    /// The GPU.
-    pub gpu: String,
-    /// GPUs of one replica, by tensor parallelism.
-    pub tensor_parallel: u32,
-    /// Memory of one GPU.
-    pub memory: Bytes,
-    /// Bytes of all weights.
-    pub weights: Bytes,
-    /// KV bytes of one token, over all GPUs.
-    pub kv_bytes_per_token: BytesPerToken,
-    /// Tokens of the longest request that the model was made for.
-    pub max_model_len: u64,
-    /// Whether the GPU keeps vLLM's small limits below 160 GiB.
-    a100_or_gb10: bool,
-}
-
-/// Parameters, layers, KV heads, head size and longest request.
-///
-/// Source: `num_hidden_layers`, `num_key_value_heads`, `head_dim` and `max_position_embeddings` of
-/// each model's `config.json` on Hugging Face; a test counts the parameters from the same file.
-const MODELS: [(&str, u64, u64, u64, u64, u64); 4] = [
-    ("meta-llama/Meta-Llama-3.1-8B", 8_030_261_248, 32, 8, 128, 131_072),
-    ("meta-llama/Meta-Llama-3.1-70B", 70_553_706_496, 80, 8, 128, 131_072),
-    ("Qwen/Qwen3-8B", 8_190_735_360, 36, 8, 128, 40_960),
-    ("Qwen/Qwen3-32B", 32_762_123_264, 64, 8, 128, 40_960),
-];
-
-/// MiB of memory.
-///
-/// Source: what `nvidia-smi` prints as the total of the 80 GB A100 and H100, the 141 GB H200, the
-/// 180 GB B200 and the 48 GB L40S. A process sees up to 1 % less.
-const GPUS: [(&str, u64); 5] = [
-    ("NVIDIA A100 SXM", 81_920),
-    ("NVIDIA H100 SXM", 81_559),
-    ("NVIDIA H200 SXM", 143_771),
-    ("NVIDIA B200 SXM", 183_359),
-    ("NVIDIA L40S", 46_068),
-];
-
-impl Machine {
-    /// A model in bf16 on a GPU, if both are in the small table of those with a preset.
-    #[must_use]
-    pub fn named(model: &str, gpu: &str, tensor_parallel: u32) -> Option<Self> {
-        let &(_, params, layers, heads, head, longest) = MODELS.iter().find(|m| m.0 == model)?;
-        let &(_, mib) = GPUS.iter().find(|g| g.0 == gpu)?;
-        Some(Self {
-            model: model.to_owned(),
-            gpu: gpu.to_owned(),
-            tensor_parallel,
-            memory: Bytes::new(mib as f64 * 1_048_576.0).ok()?,
-            weights: weights_bytes(params, 2.0).ok()?,
-            kv_bytes_per_token: kv_bytes_per_token(layers, heads, head, 2.0).ok()?,
-            max_model_len: longest,
-            a100_or_gb10: gpu.contains("A100"),
-        })
-    }
-}
+use crate::machine::{GPU_MEMORY_UTILIZATION, Machine, gib, kv_dtype_bytes};
 
 /// Options by name, as they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,12 +49,13 @@ pub struct Resolved {
 }
 
 /// Options with a value.
-const VALUES: [&str; 22] = [
+const VALUES: [&str; 23] = [
     "engine_version",
     "block_size",
     "num_kv_blocks",
     "kv_memory",
     "kv_bytes_per_token",
+    "kv_cache_dtype",
     "reserved_memory",
     "gpu_memory",
     "gpu_memory_utilization",
@@ -140,7 +75,7 @@ const VALUES: [&str; 22] = [
     "long_prefill_token_threshold_adaptive",
     "scheduler_reserve_full_isl",
 ];
-const FIRST_SWITCH: usize = 17;
+const FIRST_SWITCH: usize = 18;
 
 /// Other names of the same options.
 const ALIASES: [(&str, &str); 5] = [
@@ -152,7 +87,7 @@ const ALIASES: [(&str, &str); 5] = [
 ];
 
 /// Flags that change what is scheduled in a way that is not modelled.
-const NOT_MODELLED: [(&str, &str); 15] = [
+const NOT_MODELLED: [(&str, &str); 14] = [
     ("speculative_config", "speculative decoding is not modelled"),
     ("speculative_model", "speculative decoding is not modelled"),
     ("num_speculative_tokens", "speculative decoding is not modelled"),
@@ -165,7 +100,6 @@ const NOT_MODELLED: [(&str, &str); 15] = [
     ("kv_transfer_config", "KV connectors are not modelled"),
     ("kv_offloading_size", "KV offloading is not modelled"),
     ("cpu_offload_gb", "offloading of weights is not modelled"),
-    ("kv_cache_dtype", "the KV type is not read: give --kv-bytes-per-token"),
     ("quantization", "quantized weights are not known: give --kv-memory or --num-kv-blocks"),
     ("limit_mm_per_prompt", "images are not modelled"),
 ];
@@ -276,8 +210,7 @@ impl EngineOptions {
                 options.set(plain, &value)?;
             } else if let Some((_, why)) = NOT_MODELLED.iter().find(|n| n.0 == plain) {
                 let one = name.ends_with("parallel_size") && value.as_deref() == Some("1");
-                let auto = name == "kv_cache_dtype" && value.as_deref() == Some("auto");
-                if !one && !auto {
+                if !one {
                     options.left_out.push(format!("{flag}: {why}"));
                 }
             } else if !NO_EFFECT.contains(&plain) {
@@ -365,6 +298,7 @@ impl EngineOptions {
             }
             "gpu_memory_utilization" | "watermark" => self.share(name).map(|_| ()),
             "scheduling_policy" => self.queue().map(|_| ()),
+            "kv_cache_dtype" => self.kv_dtype().map(|_| ()),
             _ if VALUES.iter().skip(FIRST_SWITCH).any(|n| *n == name) => {
                 self.switch(name).map(|_| ())
             }
@@ -376,6 +310,12 @@ impl EngineOptions {
         self.parsed("engine_version", "a release of vLLM such as 0.33.0", |t| {
             t.trim_start_matches('v').parse().ok()
         })
+    }
+
+    /// Bytes of an element of the KV cache, if a type is given.
+    fn kv_dtype(&self) -> Result<Option<f64>> {
+        let named = |e: IoError| fault(format!("kv_cache_dtype: {e}"));
+        Ok(self.get("kv_cache_dtype").map(kv_dtype_bytes).transpose().map_err(named)?.flatten())
     }
 
     fn queue(&self) -> Result<Option<QueuePolicy>> {
@@ -396,12 +336,12 @@ impl EngineOptions {
         let block_size = self.count("block_size")?.unwrap_or(16);
         let num_blocks = self.blocks(machine, block_size, &mut notes)?;
         let longest = num_blocks.saturating_sub(1).saturating_mul(block_size);
-        let max_model_len = match (self.count("max_model_len")?, machine) {
-            (Some(len), _) => len,
-            (None, Some(machine)) => machine.max_model_len,
+        let own = machine.and_then(|m| m.model.max_model_len());
+        let max_model_len = match (self.count("max_model_len")?, own) {
+            (Some(len), _) | (None, Some(len)) => len,
             (None, None) => {
                 notes.push(format!(
-                    "max_model_len {longest}: all of the KV cache, as no model is known"
+                    "max_model_len {longest}: all of the KV cache, as no model says more"
                 ));
                 longest
             }
@@ -414,10 +354,10 @@ impl EngineOptions {
         if let Some(on) = self.switch("enable_chunked_prefill")? {
             config.enable_chunked_prefill = on;
         }
-        let memory = self.size("gpu_memory")?.or(machine.map(|m| m.memory));
-        let gib = memory.map_or(0.0, |m| m.get() / GIB);
-        let a100 = machine.is_some_and(|m| m.a100_or_gb10);
-        config = config.with_gpu_defaults(gib, a100, Usage::ApiServer);
+        let memory = self.size("gpu_memory")?.or(machine.map(|m| m.gpu.memory));
+        let in_gib = memory.map_or(0.0, |m| m.get() / 1_073_741_824.0);
+        let small = machine.is_some_and(|m| m.gpu.has_small_defaults());
+        config = config.with_gpu_defaults(in_gib, small, Usage::ApiServer);
         let limits = ["max_num_seqs", "max_num_batched_tokens"];
         if memory.is_none() && limits.iter().any(|name| self.get(name).is_none()) {
             notes.push(format!(
@@ -471,7 +411,7 @@ impl EngineOptions {
         block_size: u64,
         notes: &mut Vec<String>,
     ) -> Result<u64> {
-        // What a machine's memory is divided by has no effect where less is left to be found.
+        // What decides the pool alone leaves the rest without effect.
         let mut unused = |names: &[&str], by: &str| {
             let given: Vec<String> = names
                 .iter()
@@ -485,30 +425,58 @@ impl EngineOptions {
         const OF_MACHINE: [&str; 3] = ["gpu_memory", "gpu_memory_utilization", "reserved_memory"];
         if let Some(blocks) = self.count("num_kv_blocks")? {
             unused(&OF_MACHINE, "--num-kv-blocks");
-            unused(&["kv_memory"], "--num-kv-blocks");
+            unused(&["kv_memory", "kv_cache_dtype"], "--num-kv-blocks");
             return Ok(blocks);
         }
         let core = |e: Error| fault(e.to_string());
-        let shards = machine.map_or(1.0, |m| f64::from(m.tensor_parallel));
-        let per_token = match (self.size("kv_bytes_per_token")?, machine) {
-            (Some(bytes), _) => bytes.get(),
-            (None, Some(m)) => m.kv_bytes_per_token.get() / shards,
-            (None, None) => {
-                return Err(fault(
-                    "no KV capacity: give --num-kv-blocks, or --kv-memory with \
-                     --kv-bytes-per-token, or a step-time preset whose model and GPU are known",
-                ));
-            }
-        };
-        let per_token = BytesPerToken::new(per_token).map_err(core)?;
-        if let Some(memory) = self.size("kv_memory")? {
+        let said = self.size("kv_bytes_per_token")?;
+        if said.is_some() {
+            unused(&["kv_cache_dtype"], "--kv-bytes-per-token");
+        } else if machine.is_none() {
+            return Err(fault(
+                "no KV capacity: give --num-kv-blocks, or --kv-memory with \
+                 --kv-bytes-per-token, or a step-time preset whose model and GPU are known",
+            ));
+        }
+        let memory = self.size("kv_memory")?;
+        if memory.is_some() {
             unused(&OF_MACHINE, "--kv-memory");
+        }
+        if let (Some(memory), Some(bytes)) = (memory, said) {
+            let per_token = BytesPerToken::new(bytes.get()).map_err(core)?;
             return kv_blocks(memory, per_token, block_size).map_err(core);
         }
         let Some(machine) = machine else {
             return Err(fault("no KV capacity: give --num-kv-blocks or --kv-memory"));
         };
-        let memory = self.size("gpu_memory")?.unwrap_or(machine.memory).get();
+        let kv = machine.model.kv(self.kv_dtype()?)?;
+        let kv = kv.of_one_gpu(u64::from(machine.tensor_parallel)).map_err(core)?;
+        let blocks_in = |memory: Bytes, notes: &mut Vec<String>| {
+            if let Some(bytes) = said {
+                let per_token = BytesPerToken::new(bytes.get()).map_err(core)?;
+                return kv_blocks(memory, per_token, block_size).map_err(core);
+            }
+            let pool = KvPool::of_memory(&kv, memory, block_size).map_err(core)?;
+            if pool.is_plain() {
+                return Ok(pool.blocks());
+            }
+            // The scheduler here has one group of layers: blocks of the same worth for the longest.
+            let longest = self.count("max_model_len")?.or(machine.model.max_model_len());
+            let step = self.count("max_num_batched_tokens")?.unwrap_or(8192);
+            let tokens = pool.tokens(longest.unwrap_or(step), step).map_err(core)?;
+            notes.push(format!(
+                "{} has layers with a sliding window: its {} blocks are counted as those that hold \
+                 as many of the longest requests; shorter ones take more of them than here",
+                machine.model.name,
+                pool.blocks()
+            ));
+            Ok(tokens / block_size)
+        };
+        if let Some(memory) = memory {
+            return blocks_in(memory, notes);
+        }
+        let mut machine = machine.clone();
+        machine.gpu.memory = self.size("gpu_memory")?.unwrap_or(machine.gpu.memory);
         let share = self.share("gpu_memory_utilization")?.unwrap_or(GPU_MEMORY_UTILIZATION);
         let version = self.version()?.unwrap_or(EngineVersion::V0_33_0);
         if self.get("gpu_memory_utilization").is_none() && version != EngineVersion::V0_33_0 {
@@ -517,40 +485,21 @@ impl EngineOptions {
                  looked up: give it as the server has it"
             ));
         }
-        let reserved = self.size("reserved_memory")?.map_or(0.0, Bytes::get);
-        let weights = machine.weights.get() / shards;
-        let left = memory * share - weights - reserved;
-        let gib = |bytes: f64| metrics_core::format::fixed(bytes / GIB, 2);
-        if left <= 0.0 {
-            return Err(fault(format!(
-                "no memory for the KV cache: {share} of {} GiB is {} GiB, the weights of {} take {} \
-                 GiB of each GPU{}",
-                gib(memory),
-                gib(memory * share),
-                machine.model,
-                gib(weights),
-                if reserved == 0.0 {
-                    String::new()
-                } else {
-                    format!(", and --reserved-memory {} GiB", gib(reserved))
-                }
-            )));
-        }
-        let blocks = kv_blocks(Bytes::new(left).map_err(core)?, per_token, block_size);
-        let blocks = blocks.map_err(core)?;
+        let reserved = self.size("reserved_memory")?.unwrap_or(Bytes::ZERO);
+        let blocks = blocks_in(machine.kv_memory(share, reserved)?, notes)?;
         let mut note = format!(
             "{blocks} KV blocks: {share} of {} GiB ({}) less {} GiB of weights ({})",
-            gib(memory),
-            machine.gpu,
-            gib(weights),
-            machine.model
+            gib(machine.gpu.memory.get()),
+            machine.gpu.name,
+            gib(machine.model.weights()?.get() / f64::from(machine.tensor_parallel)),
+            machine.model.name
         );
-        note.push_str(&if reserved == 0.0 {
+        note.push_str(&if reserved == Bytes::ZERO {
             "; a server has fewer, as activations and CUDA graphs take memory too: give \
              --reserved-memory, or --num-kv-blocks from its log"
                 .to_owned()
         } else {
-            format!(" and {} GiB reserved", gib(reserved))
+            format!(" and {} GiB reserved", gib(reserved.get()))
         });
         notes.push(note);
         Ok(blocks)
@@ -643,34 +592,13 @@ mod tests {
         assert_eq!(config.num_blocks, 18_724);
     }
 
-    /// Parameters from `hidden_size`, `vocab_size`, `intermediate_size` and the heads: embeddings
-    /// and output, and in each layer four attention matrices, three of the MLP and the norms, of
-    /// which Qwen3 has two more of the size of a head.
-    #[test]
-    fn parameters_follow_from_config_json() {
-        let fields = [
-            (4096, 128_256, 14_336, 32, 0),
-            (8192, 128_256, 28_672, 64, 0),
-            (4096, 151_936, 12_288, 32, 2),
-            (5120, 151_936, 25_600, 64, 2),
-        ];
-        for (&(name, params, layers, kv_heads, head, _), fields) in MODELS.iter().zip(fields) {
-            let (hidden, vocab, mlp, heads, head_norms) = fields;
-            let attention = 2 * hidden * head * (heads + kv_heads);
-            let norms = 2 * hidden + head_norms * head;
-            let counted =
-                2 * vocab * hidden + layers * (attention + 3 * hidden * mlp + norms) + hidden;
-            assert_eq!(counted, params, "{name}");
-        }
-    }
-
     /// The share that vLLM takes by default is known of one release.
     #[test]
     fn a_default_of_another_release_is_not_passed_off_as_its_own() {
-        let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1);
+        let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1).unwrap();
         let said = |line: &str| {
             let options = EngineOptions::from_command_line(line).unwrap();
-            options.resolve(machine.as_ref()).unwrap().notes.join(" ")
+            options.resolve(Some(&machine)).unwrap().notes.join(" ")
         };
         let warns = |line: &str| said(line).contains("was not looked up");
         assert!(warns("--engine-version 0.19.0"));
@@ -681,10 +609,13 @@ mod tests {
     /// 70B on four H100: 0.9 · 79.65 − 131.42 / 4 GiB over 80 KiB a token and GPU.
     #[test]
     fn weights_and_kv_are_shared_by_tensor_parallel_gpus() {
-        let machine = Machine::named("meta-llama/Meta-Llama-3.1-70B", "NVIDIA H100 SXM", 4);
+        let machine =
+            Machine::named("meta-llama/Meta-Llama-3.1-70B", "NVIDIA H100 SXM", 4).unwrap();
         let options = EngineOptions::from_command_line("--gpu-memory-utilization 0.9").unwrap();
-        let resolved = options.resolve(machine.as_ref()).unwrap();
-        let by_hand = (0.9 * 81_559.0 / 1024.0 - 70_553_706_496.0 * 2.0 / 4.0 / GIB) * 1_048_576.0
+        let resolved = options.resolve(Some(&machine)).unwrap();
+        let by_hand: f64 = (0.9 * 81_559.0 / 1024.0
+            - 70_553_706_496.0 * 2.0 / 4.0 / 1_073_741_824.0)
+            * 1_048_576.0
             / (80.0 * 16.0);
         assert_eq!(resolved.config.num_blocks as f64, by_hand.floor());
         assert_eq!(resolved.config.max_num_batched_tokens, 8192);
@@ -694,11 +625,11 @@ mod tests {
     /// What is reserved stands in the message that it causes, and in a note where it has no effect.
     #[test]
     fn reserved_memory_is_named_where_it_decides_and_where_it_cannot() {
-        let machine = Machine::named("meta-llama/Meta-Llama-3.1-8B", "NVIDIA H100 SXM", 1);
+        let machine = Machine::named("llama-3.1-8b", "h100", 1).unwrap();
         let resolved =
-            |line: &str| EngineOptions::from_command_line(line).unwrap().resolve(machine.as_ref());
+            |line: &str| EngineOptions::from_command_line(line).unwrap().resolve(Some(&machine));
         let none = resolved("--reserved-memory 60GiB").unwrap_err().to_string();
-        assert!(none.ends_with(", and --reserved-memory 60.00 GiB"), "{none}");
+        assert!(none.ends_with(" and 60.00 GiB are reserved"), "{none}");
         let notes = |line: &str| resolved(line).unwrap().notes.join("; ");
         assert_eq!(
             notes("--reserved-memory 1GiB --num-kv-blocks 500"),
@@ -709,5 +640,23 @@ mod tests {
             "no effect, as --kv-memory is given: --gpu-memory-utilization"
         );
         assert_eq!(notes("--num-kv-blocks 500"), "");
+    }
+
+    /// A cache of one byte an element holds twice the tokens: 2 · 32 · 8 · 128 = 64 KiB each.
+    #[test]
+    fn the_type_of_the_cache_is_followed() {
+        let machine = Machine::named("llama-3.1-8b", "h100", 1).unwrap();
+        let resolved = |line: &str| {
+            EngineOptions::from_command_line(line).unwrap().resolve(Some(&machine)).unwrap()
+        };
+        let left: f64 = 0.92 * 81_559.0 * 1_048_576.0 - 2.0 * 8_030_261_248.0;
+        let fp8 = resolved("--kv-cache-dtype fp8");
+        assert_eq!(fp8.config.num_blocks as f64, (left / (65_536.0 * 16.0)).floor());
+        assert_eq!(resolved("--kv-cache-dtype auto"), resolved(""));
+        let idle = resolved("--kv-cache-dtype fp8 --num-gpu-blocks-override 100").notes.join(" ");
+        assert!(idle.contains("--num-kv-blocks is given: --kv-cache-dtype"), "{idle}");
+        let wrong =
+            EngineOptions::from_command_line("--kv-cache-dtype fp9").unwrap_err().to_string();
+        assert!(wrong.contains("`fp9`") && wrong.contains("fp8_e5m2"), "{wrong}");
     }
 }

@@ -304,6 +304,14 @@ pub enum IoError {
         /// The key that was probably meant, or the known ones.
         known: String,
     },
+    /// A key that the file has to have.
+    #[error("{at}: is missing, expected {expected}")]
+    MissingKey {
+        /// The file and the key.
+        at: Box<Place>,
+        /// What would be right.
+        expected: &'static str,
+    },
     /// A key or column that appears twice.
     #[error("{at}: appears twice, expected once")]
     Repeated {
@@ -442,6 +450,16 @@ pub enum IoError {
         /// The known names.
         known: String,
     },
+    /// A name that is in no table of models or GPUs.
+    #[error("`{name}` is no {kind} that is known; nearest are {near}")]
+    UnknownMachine {
+        /// Model or GPU.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The known names that are nearest.
+        near: String,
+    },
     /// An option of an engine that cannot be.
     #[error("{problem}")]
     Engine {
@@ -511,6 +529,7 @@ impl IoError {
             | Self::Syntax { at, .. }
             | Self::Value { at, .. }
             | Self::UnknownKey { at, .. }
+            | Self::MissingKey { at, .. }
             | Self::Repeated { at }
             | Self::Request { at, .. }
             | Self::MissingColumn { at, .. }
@@ -525,6 +544,7 @@ impl IoError {
             | Self::Config { at, .. } => Some(at),
             Self::UnknownFormatName { .. }
             | Self::UnknownPreset { .. }
+            | Self::UnknownMachine { .. }
             | Self::Engine { .. }
             | Self::Simulation { .. }
             | Self::Slice { .. }

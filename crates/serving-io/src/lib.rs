@@ -29,6 +29,7 @@
 //! - [`lengths`]: laws of lengths, from a text or a file
 //! - [`scenario`]: workload, settings and what is compared; [`preset`]: fitted step times,
 //!   [`fitted`]: those of the user
+//! - [`machine`]: models, from their names or their `config.json`, and GPUs; [`roofline`]: step times from them
 
 pub mod aiperf;
 mod arrays;
@@ -53,12 +54,15 @@ mod json;
 pub mod lengths;
 pub mod llm_pilot;
 pub mod llmperf;
+pub mod machine;
 pub mod mlperf;
 mod node;
 pub mod parquet_table;
 pub mod partial;
+pub mod policy;
 pub mod preset;
 pub mod prometheus;
+pub mod roofline;
 mod rows;
 pub mod run;
 pub mod scenario;

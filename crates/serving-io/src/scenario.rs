@@ -19,7 +19,7 @@
 //! | key | value |
 //! |---|---|
 //! | `[workload.generate]` | requests drawn from a seed, with the keys below |
-//! | `[[workload.requests]]` | `id`, `at` (a time from the start, `25ms`), `input_tokens`, `output_tokens`; in order of `at` |
+//! | `[[workload.requests]]` | `id`, `at` (a time from the start, `25ms`), `input_tokens`, `output_tokens`, and if orders shall know it `priority` (0, the lowest runs first); in order of `at` |
 //! | `trace` | the path of a [trace](crate::trace), from the directory in which the tool runs |
 //!
 //! | key of `generate` | value | default |
@@ -37,9 +37,12 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `policy` | `decode-first` or `vllm-v1` | `decode-first` |
+//! | `policy` | `decode-first`, `prefill-first`, `sarathi`, `orca`, `static`, `sglang` or `vllm-v1` | `decode-first` |
 //! | `max_num_seqs` | most requests in a step, 1 to 4294967295 | required; vLLM's own for `vllm-v1` |
-//! | `chunk` | most prompt tokens of one request in a step, 1 to 4294967295 | required; not for `vllm-v1` |
+//! | `chunk` | most prompt tokens of one request in a step (`decode-first`), of all of them (`sglang`), or of all with the decodes (`sarathi`), 1 to 4294967295 | required; other policies have none |
+//! | `max_num_batched_tokens` | most prompt tokens in a step of `prefill-first` | 4096 |
+//! | `kv_blocks`, `block_size` | KV blocks and the tokens in each; not for `vllm-v1` | no limit, 16 |
+//! | `order` | who is next in the queue: `fcfs`, `sjf` (fewest tokens first) or `priority`; not for `vllm-v1` | `fcfs` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
 //! | `step_time` | coefficients, `base=8ms,prefill=60us/token` (in two regimes: `decode:…; mixed:…`), the name of a [preset], or the path of a [file](crate::fitted), from the directory in which the tool runs | required |
 //! | `slo` | objectives, `ttft<2s,tpot<100ms` | none |
@@ -65,18 +68,20 @@ use sched_sim::workload::{
     ArrivalLaw, Delay, LengthLaw, Lengths, RateScale, Sessions, SystemPrompts, WorkloadSpec,
 };
 use sched_sim::{
-    Affine, DecodeFirst, Policy, SimError, Ticks, TwoRegime, Workload, WorkloadRequest,
+    Affine, DecodeFirst, KvPool, Order, Policy, SimError, Ticks, TwoRegime, Workload,
+    WorkloadRequest,
 };
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{check_version, parse, wrong};
+use crate::config::{check_version, parse, text_of_file, wrong};
 use crate::engine::EngineOptions;
-use crate::error::{IoError, Place, Result, listed, shown};
+use crate::error::{IoError, Result, listed, shown};
 use crate::fitted::FittedStepTime;
-use crate::input::Input;
 use crate::lengths;
+use crate::policy::{ServerOptions, takes_chunk};
 use crate::preset;
+use crate::roofline::{self, RooflineSource};
 use crate::run::Note;
 use crate::trace::{TraceOptions, read_trace_path};
 
@@ -84,7 +89,8 @@ use crate::trace::{TraceOptions, read_trace_path};
 pub const VLLM_V1: &str = "vllm-v1";
 
 /// The policies that a scenario or a flag can name.
-pub const POLICIES: [&str; 2] = ["decode-first", VLLM_V1];
+pub const POLICIES: [&str; 7] =
+    ["decode-first", "prefill-first", "sarathi", "orca", "static", "sglang", VLLM_V1];
 
 /// The scenario that runs where nothing else is said.
 const BUILT_IN: &str = include_str!("../../../scenarios/chat.toml");
@@ -170,8 +176,10 @@ pub struct Variant {
     pub policy: String,
     /// Most requests in a step; 0 for `vllm-v1`, whose options say it.
     pub max_num_seqs: u64,
-    /// Most prompt tokens of one request in a step; 0 for `vllm-v1`, which has none.
+    /// Most prompt tokens in a step, of one request or of all; 0 for policies that have none.
     pub chunk: u64,
+    /// What else the server is told; nothing for `vllm-v1`.
+    pub server: ServerOptions,
     /// Options of `vllm-v1`; empty for others.
     pub engine: EngineOptions,
     /// What a step costs.
@@ -190,6 +198,8 @@ pub enum StepTimeSource {
     Affine(Affine),
     /// Coefficients in two regimes.
     TwoRegime(TwoRegime),
+    /// What model and GPU allow.
+    Roofline(Box<RooflineSource>),
     /// A step-time file, or a preset, which is one that is built in.
     Fitted(Box<FittedStepTime>),
 }
@@ -197,13 +207,16 @@ pub enum StepTimeSource {
 impl std::str::FromStr for StepTimeSource {
     type Err = IoError;
 
-    /// A step-time file if the text ends with `.toml`, coefficients if it has a `=`, else the name
+    /// What model and GPU allow if the text begins with `roofline:`, a step-time file if it ends with `.toml`, coefficients if it has a `=`, else the name
     /// of a preset.
     ///
     /// Coefficients are those of [`TwoRegime`] if there is a `;` in them, else of [`Affine`].
     fn from_str(text: &str) -> Result<Self> {
         let text = text.trim();
         let simulation = |source| IoError::Simulation { source };
+        if let Some(parts) = text.strip_prefix(roofline::PREFIX) {
+            return parts.parse().map(|r| Self::Roofline(Box::new(r)));
+        }
         if Path::new(text).extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) {
             return step_time_file(Path::new(text));
         }
@@ -219,23 +232,9 @@ impl std::str::FromStr for StepTimeSource {
 
 /// A file of a fitted step time.
 fn step_time_file(path: &Path) -> Result<StepTimeSource> {
-    let text = config_text(path, "a step time in TOML")?;
+    let text = text_of_file(path, "a step time in TOML")?;
     FittedStepTime::parse(&path.display().to_string(), &text)
         .map(|f| StepTimeSource::Fitted(Box::new(f)))
-}
-
-/// The text of one of our files.
-fn config_text(path: &Path, expected: &str) -> Result<String> {
-    let name = path.display().to_string();
-    if path.is_dir() {
-        return Err(IoError::Directory { at: Box::new(Place::file(&name)) });
-    }
-    let file = std::fs::File::open(path).map_err(|e| crate::input::unreadable(&name, &e))?;
-    let input = Input::new(&name, file).map_err(|e| match e {
-        IoError::Empty { at, .. } => IoError::Empty { at, expected: expected.to_owned() },
-        other => other,
-    })?;
-    input.into_text()
 }
 
 #[derive(Deserialize)]
@@ -280,6 +279,8 @@ struct RawRequest {
     at: Spanned<String>,
     input_tokens: u64,
     output_tokens: u64,
+    #[serde(default)]
+    priority: i64,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -288,6 +289,10 @@ struct RawSettings {
     policy: Option<Spanned<String>>,
     max_num_seqs: Option<Spanned<u64>>,
     chunk: Option<Spanned<u64>>,
+    max_num_batched_tokens: Option<Spanned<u64>>,
+    kv_blocks: Option<Spanned<u64>>,
+    block_size: Option<Spanned<u64>>,
+    order: Option<Spanned<String>>,
     engine: Option<Spanned<toml::Table>>,
     step_time: Option<Spanned<String>>,
     slo: Option<Spanned<String>>,
@@ -302,6 +307,10 @@ struct RawVariant {
     policy: Option<Spanned<String>>,
     max_num_seqs: Option<Spanned<u64>>,
     chunk: Option<Spanned<u64>>,
+    max_num_batched_tokens: Option<Spanned<u64>>,
+    kv_blocks: Option<Spanned<u64>>,
+    block_size: Option<Spanned<u64>>,
+    order: Option<Spanned<String>>,
     engine: Option<Spanned<toml::Table>>,
     step_time: Option<Spanned<String>>,
     slo: Option<Spanned<String>>,
@@ -315,6 +324,12 @@ impl RawVariant {
             policy: self.policy.or_else(|| common.policy.clone()),
             max_num_seqs: self.max_num_seqs.or_else(|| common.max_num_seqs.clone()),
             chunk: self.chunk.or_else(|| common.chunk.clone()),
+            max_num_batched_tokens: self
+                .max_num_batched_tokens
+                .or_else(|| common.max_num_batched_tokens.clone()),
+            kv_blocks: self.kv_blocks.or_else(|| common.kv_blocks.clone()),
+            block_size: self.block_size.or_else(|| common.block_size.clone()),
+            order: self.order.or_else(|| common.order.clone()),
             engine: match (self.engine, &common.engine) {
                 (Some(own), Some(common)) => {
                     // Option by option, as with the other settings.
@@ -349,7 +364,7 @@ impl Scenario {
     /// [`IoError`]: a file that cannot be read, or as [`Scenario::parse`].
     pub fn read_path(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        Self::parse(&name, &config_text(path, "a scenario in TOML")?)
+        Self::parse(&name, &text_of_file(path, "a scenario in TOML")?)
     }
 
     /// A scenario from its text; `file` is only used in messages.
@@ -453,10 +468,21 @@ impl Source<'_> {
             }
             Ok(value.into_inner())
         };
+        let server = self.server(
+            &policy,
+            [
+                ("max_num_batched_tokens", raw.max_num_batched_tokens),
+                ("kv_blocks", raw.kv_blocks),
+                ("block_size", raw.block_size),
+            ],
+            raw.order,
+        )?;
         let (mut max_num_seqs, mut chunk) = (0, 0);
         if !is_vllm {
             max_num_seqs = limit("max_num_seqs", raw.max_num_seqs)?;
-            chunk = limit("chunk", raw.chunk)?;
+            if takes_chunk(&policy) {
+                chunk = limit("chunk", raw.chunk)?;
+            }
         } else if raw.max_num_seqs.is_some() {
             let seqs = limit("max_num_seqs", raw.max_num_seqs)?;
             engine.set("max_num_seqs", &seqs.to_string())?;
@@ -480,7 +506,59 @@ impl Source<'_> {
         let at = raw.rate_scale.map_or(span.clone(), |s| s.span());
         let rate_scale = rate_scale.map_err(|e| self.wrong(at, e.to_string()))?;
         let name = self.name(name)?;
-        Ok(Variant { name, policy, max_num_seqs, chunk, engine, step_time, slo, rate_scale })
+        Ok(Variant {
+            name,
+            policy,
+            max_num_seqs,
+            chunk,
+            server,
+            engine,
+            step_time,
+            slo,
+            rate_scale,
+        })
+    }
+
+    /// What a server is told besides its policy, batch and chunk.
+    fn server(
+        self,
+        policy: &str,
+        counts: [(&str, Option<Spanned<u64>>); 3],
+        order: Option<Spanned<String>>,
+    ) -> Result<ServerOptions> {
+        let of_order = order.as_ref().map(|o| ("order", o.span()));
+        let given = counts.iter().filter_map(|(key, n)| Some((*key, n.as_ref()?.span())));
+        let given: Vec<(&str, Span)> = given.chain(of_order).collect();
+        for (key, span) in given {
+            if policy == VLLM_V1 {
+                let problem = format!("`{key}` is not for {VLLM_V1}, which has the table `engine`");
+                return Err(self.wrong(span, problem));
+            }
+            if key == "max_num_batched_tokens" && policy != "prefill-first" {
+                return Err(self.wrong(span, format!("`{key}` is for prefill-first")));
+            }
+        }
+        let [tokens, blocks, size] = counts.map(|(_, n)| n);
+        if let (None, Some(size)) = (&blocks, &size) {
+            let problem = "`block_size` says nothing without `kv_blocks`";
+            return Err(self.wrong(size.span(), problem));
+        }
+        let count = |n: Option<Spanned<u64>>, max: u64| match n {
+            Some(n) if !(1..=max).contains(n.get_ref()) => {
+                Err(self.expected(&n, &format!("1 to {max}")))
+            }
+            n => Ok(n.map(Spanned::into_inner)),
+        };
+        let mut server = ServerOptions::default();
+        server.max_num_batched_tokens = count(tokens, u32::MAX.into())?;
+        server.kv_blocks = count(blocks, u32::MAX.into())?;
+        server.block_size = count(size, KvPool::LARGEST_BLOCK)?;
+        if let Some(order) = order {
+            let parsed = order.get_ref().parse::<Order>();
+            server.order =
+                Some(parsed.map_err(|_| self.expected(&order, "fcfs, sjf or priority"))?);
+        }
+        Ok(server)
     }
 
     fn workload(self, raw: RawWorkload, span: Span) -> Result<WorkloadSource> {
@@ -578,7 +656,9 @@ impl Source<'_> {
             let r = request.into_inner();
             let at: Ticks = (r.at.get_ref().parse())
                 .map_err(|e: SimError| self.wrong(r.at.span(), e.to_string()))?;
-            requests.push(WorkloadRequest::new(r.id, at, r.input_tokens, r.output_tokens));
+            let mut request = WorkloadRequest::new(r.id, at, r.input_tokens, r.output_tokens);
+            request.priority = r.priority;
+            requests.push(request);
         }
         let ids: Vec<_> = requests.iter().map(|r| r.id.clone()).collect();
         Workload::new(requests).map_err(|e| {

@@ -10,6 +10,7 @@ use sched_sim::vllm_v1::VllmV1Run;
 use sched_sim::workload::{ArrivalLaw, LengthLaw, Lengths};
 use sched_sim::{DecodeFirst, RunResult, Simulation, Ticks, Workload};
 use serving_io::fitted::FittedStepTime;
+use serving_io::policy::named;
 use serving_io::preset;
 use serving_io::scenario::{Scenario, StepTimeSource, Variant, WorkloadSource};
 use serving_io::simulation;
@@ -35,8 +36,10 @@ fn run<R>(
     let WorkloadSource::Requests(requests) = &scenario.workload else { panic!("no list") };
     let StepTimeSource::Affine(step_time) = variant.step_time else { panic!("no coefficients") };
     let workload = requests.scale_rate(variant.rate_scale).unwrap();
-    let policy = DecodeFirst::new(variant.max_num_seqs, variant.chunk).unwrap();
-    let result = Simulation::new(&workload, policy, step_time).run().unwrap();
+    let server = &variant.server;
+    let policy = named(&variant.policy, variant.max_num_seqs, variant.chunk, server);
+    let simulation = Simulation::new(&workload, policy.unwrap().unwrap(), step_time);
+    let result = simulation.settings(server.settings().unwrap()).run().unwrap();
     then(&workload, &result, variant)
 }
 
@@ -65,6 +68,22 @@ fn the_three_trade_offs_come_out_as_worked_by_hand() {
     assert_snapshot!(figures("more-decodes", "rate-2"), @"a 20.0 10.00 met, b 20.0 10.00 met, c 30.0 10.00 missed, d 30.0 10.00 missed, e 40.0 10.00 missed, f 40.0 10.00 missed; 141.2 tok/s");
     assert_snapshot!(figures("throughput-hides-latency", "batch-2"), @"a 30.0 20.00 met, b 30.0 20.00 met, c 140.0 20.00 met, d 140.0 20.00 met; 90.9 tok/s");
     assert_snapshot!(figures("throughput-hides-latency", "batch-4"), @"a 40.0 30.00 missed, b 40.0 30.00 missed, c 40.0 30.00 missed, d 40.0 30.00 missed; 125.0 tok/s");
+}
+
+/// The numbers are worked out by hand in the comment of each file.
+#[test]
+fn the_policies_come_out_as_worked_by_hand() {
+    let policies = |variant| figures("policies", variant);
+    assert_snapshot!(policies("decode-first"), @"stream 30.0 20.00 met, b 75.0 10.00 missed, c 64.0 10.00 met; 81.8 tok/s");
+    assert_snapshot!(policies("prefill-first"), @"stream 20.0 22.50 missed, b 55.0 10.00 met, c 54.0 10.00 met; 81.8 tok/s");
+    assert_snapshot!(policies("sarathi"), @"stream 20.0 20.00 met, b 64.8 10.20 met, c 74.0 10.00 missed; 81.8 tok/s");
+    assert_snapshot!(policies("orca"), @"stream 20.0 20.00 met, b 55.0 10.00 met, c 54.0 10.00 met; 90.0 tok/s");
+    assert_snapshot!(policies("static"), @"stream 20.0 10.00 met, b 85.0 10.00 missed, c 84.0 10.00 missed; 75.0 tok/s");
+    assert_snapshot!(policies("sglang"), @"stream 20.0 25.00 missed, b 65.0 10.00 met, c 64.0 10.00 met; 75.0 tok/s");
+    // TPOT of b: (167 - 74) / 3 = 31 ms preempted, (144 - 114) / 3 = 10 ms reserved.
+    assert_snapshot!(figures("tight-kv", "prefill-first"), @"a 74.0 10.00 met, b 74.0 31.00 missed; 47.9 tok/s");
+    assert_snapshot!(figures("tight-kv", "sarathi"), @"a 74.0 10.00 met, b 74.0 31.00 missed; 47.9 tok/s");
+    assert_snapshot!(figures("tight-kv", "orca"), @"a 42.0 10.00 met, b 114.0 10.00 missed; 55.6 tok/s");
 }
 
 #[test]
@@ -171,11 +190,15 @@ fn fault(old: &str, new: &str) -> String {
 #[test]
 fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
-    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `engine`, `step_time`, `slo`, `rate_scale`");
+    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `max_num_batched_tokens`, `kv_blocks`, `block_size`, `order`, `engine`, `step_time`, `slo`, `rate_scale`");
     assert_snapshot!(fault("chunk = 128\n", ""), @"s.toml, line 13, `settings`: no `chunk`: give it in [settings] or in each variant");
     assert_snapshot!(fault("chunk = 128", "chunk = 0"), @"s.toml, line 15, `chunk`: found 0, expected 1 to 4294967295");
     assert_snapshot!(fault("chunk = 128", "chunk = \"128\""), @r#"s.toml, line 15, `chunk`: invalid type: string "128", expected a whole number of at least 0"#);
-    assert_snapshot!(fault("chunk = 128", "chunk = 128\npolicy = \"fifo\""), @"s.toml, line 16, `policy`: found fifo, expected a policy: `decode-first`, `vllm-v1`");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\npolicy = \"fifo\""), @"s.toml, line 16, `policy`: found fifo, expected a policy: `decode-first`, `prefill-first`, `sarathi`, `orca`, `static`, `sglang`, `vllm-v1`");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\nkv_blocks = 0"), @"s.toml, line 16, `kv_blocks`: found 0, expected 1 to 4294967295");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\nblock_size = 16"), @"s.toml, line 16, `block_size`: `block_size` says nothing without `kv_blocks`");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\norder = \"lifo\""), @"s.toml, line 16, `order`: found lifo, expected fcfs, sjf or priority");
+    assert_snapshot!(fault("chunk = 128", "chunk = 128\nmax_num_batched_tokens = 9"), @"s.toml, line 16, `max_num_batched_tokens`: `max_num_batched_tokens` is for prefill-first");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
     assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");

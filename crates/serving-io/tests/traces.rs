@@ -376,6 +376,9 @@ fn a_slice_is_a_part_of_requests_or_of_time() {
 fn what_is_written_reads_back_the_same() {
     use sched_sim::workload::{Sessions, chat};
     let mut spec = chat(300, 3.0, 5);
+    let mut plain = Vec::new();
+    write_request(&mut plain, &spec.generate().unwrap().requests()[0]).unwrap();
+    assert_eq!(trace(&plain).format, TraceFormat::Jsonl);
     spec.system_prompts = Some("tokens=40,count=3,skew=1".parse().unwrap());
     for sessions in [false, true] {
         spec.sessions = sessions.then(|| Sessions {

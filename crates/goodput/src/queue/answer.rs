@@ -2,12 +2,14 @@
 
 use anyhow::Result;
 use metrics_core::metric::Language;
+use metrics_core::validity::Finding;
 use metrics_core::{Seconds, format};
 use queueing::profile::{Kind, Profile, Quantity};
 use serde_json::{Map, Value, json};
 
 use super::input::Show;
 use crate::output::{self, Format};
+use crate::report::finding_json;
 
 /// Words in the language of the reader.
 macro_rules! say {
@@ -27,6 +29,8 @@ struct Figure {
     label: String,
     value: f64,
     kind: Kind,
+    /// How it is shown, if not as its kind is.
+    text: Option<String>,
 }
 
 /// A key with its unit.
@@ -84,6 +88,8 @@ pub struct Answer {
     pub reading: String,
     /// Short remarks below the reading: where an approximation holds, where a law comes from.
     pub notes: Vec<String>,
+    /// What the verdict's rules say of it.
+    pub findings: Vec<Finding>,
 }
 
 impl Answer {
@@ -95,6 +101,7 @@ impl Answer {
             curve: None,
             reading: String::new(),
             notes: Vec::new(),
+            findings: Vec::new(),
         }
     }
 
@@ -105,7 +112,19 @@ impl Answer {
         label: impl Into<String>,
         value: f64,
     ) {
-        self.figures.push(Figure { key: key.into(), label: label.into(), value, kind });
+        self.figures.push(Figure { key: key.into(), label: label.into(), value, kind, text: None });
+    }
+
+    /// A number that is shown in its own way; its key names the unit.
+    pub fn add_shown(
+        &mut self,
+        key: &str,
+        label: impl Into<String>,
+        value: f64,
+        text: impl Into<String>,
+    ) {
+        let (key, kind, text) = (key.to_owned(), Kind::Number, Some(text.into()));
+        self.figures.push(Figure { key, label: label.into(), value, kind, text });
     }
 
     /// A figure that models share, under its own name.
@@ -233,6 +252,10 @@ impl Answer {
             if !self.notes.is_empty() {
                 object.insert("notes".to_owned(), json!(self.notes));
             }
+            if !self.findings.is_empty() {
+                let findings = self.findings.iter().map(finding_json).collect();
+                object.insert("findings".to_owned(), Value::Array(findings));
+            }
             if let Some(curve) = &self.curve {
                 let rows: Vec<Value> = curve
                     .rows
@@ -259,7 +282,8 @@ impl Answer {
                     if full {
                         vec![full_key(&f.key, f.kind), f.value.to_string()]
                     } else {
-                        vec![f.label.clone(), shown(f.value, f.kind, self.language)]
+                        let own = || shown(f.value, f.kind, self.language);
+                        vec![f.label.clone(), f.text.clone().unwrap_or_else(own)]
                     }
                 })
                 .collect()

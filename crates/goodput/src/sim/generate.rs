@@ -36,9 +36,10 @@ pub struct GeneratorArguments {
     /// Turns of a session, each of which begins with all that was said: 3 or geometric:mean=4,max=50.
     #[arg(long, value_name = "LAW", requires = "think")]
     turns: Option<String>,
-    /// From the arrival of a turn to that of the next: 5s, exponential:mean=10s, uniform:1s,5s or
+    /// From the arrival of a turn to that of the next, or from an answer to the next request of one
+    /// of --users: 5s, exponential:mean=10s, uniform:1s,5s or
     /// lognormal:median=10s,sigma=1.
-    #[arg(long, value_name = "LAW", requires = "turns")]
+    #[arg(long, value_name = "LAW")]
     think: Option<String>,
     /// Seed of all random streams.
     #[arg(long, value_name = "NUMBER")]
@@ -60,6 +61,17 @@ impl GeneratorArguments {
             ("--seed", self.seed.is_some()),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// How long a user thinks; not at all if that is not said.
+    pub fn think(&self) -> Result<Delay> {
+        let text = self.think.as_deref().unwrap_or("0s");
+        text.parse::<Delay>().map_err(|e| anyhow!("--think: {e}"))
+    }
+
+    /// Whether think times were given without turns.
+    pub fn only_think(&self) -> bool {
+        self.think.is_some() && self.turns.is_none()
     }
 
     /// Puts what was given into the place of what the spec says, and checks the result.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
-use super::{Answer, Setting, Simulated, generate};
+use super::{Answer, Setting, Simulated, generate, served};
 use crate::output::{self, Format};
 use crate::report::{csv, finding_json, json as report_json, text as report_text};
 
@@ -36,7 +36,7 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 }
 
 /// Name, value: what a setting is, in the order of the options.
-fn settings(s: &Setting) -> [(&'static str, String); 7] {
+fn settings(s: &Setting) -> [(&'static str, String); 10] {
     [
         ("variant", s.name.clone().unwrap_or_default()),
         ("policy", policy_name(s, |_| true)),
@@ -45,6 +45,9 @@ fn settings(s: &Setting) -> [(&'static str, String); 7] {
         ("rate_scale", format::value(s.rate_scale.factor())),
         ("step_time", step_time_name(&s.step_time)),
         ("slo", s.slo.to_string()),
+        ("replicas", s.replicas.to_string()),
+        ("router", if s.replicas > 1 { s.router.to_string() } else { String::new() }),
+        ("users", s.users.map(|n| n.to_string()).unwrap_or_default()),
     ]
 }
 
@@ -61,7 +64,7 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     let named = names.len() == cells.len() && names.iter().all(|n| !n.is_empty());
-    let name = |c: &[(&'static str, String); 7]| {
+    let name = |c: &[(&'static str, String); 10]| {
         if named {
             return c[0].1.clone();
         }
@@ -82,11 +85,15 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
 /// The policy with the options that were given to it, as far as they are `shown`.
 fn policy_name(s: &Setting, shown: impl Fn(&(&'static str, String)) -> bool) -> String {
     let mut name = s.policy.clone();
-    let given = s.engine.given().iter().filter(|g| g.0 != "max_num_seqs" && shown(g));
-    for (option, value) in given {
+    for (option, value) in given(s).iter().filter(|g| g.0 != "max_num_seqs" && shown(g)) {
         name.push_str(&format!(" {option}={value}"));
     }
     name
+}
+
+/// The options that were given, vLLM's or those of another server.
+fn given(s: &Setting) -> Vec<(&'static str, String)> {
+    s.engine.given().iter().cloned().chain(s.server.given()).collect()
 }
 
 /// A limit, or a dash where the policy does not have it or has its own default.
@@ -99,6 +106,9 @@ fn step_time_lines(source: &StepTimeSource) -> Vec<String> {
     match source {
         StepTimeSource::Affine(affine) => vec![affine.to_string()],
         StepTimeSource::TwoRegime(form) => vec![form.to_string()],
+        StepTimeSource::Roofline(source) => {
+            source.about().iter().map(|line| output::one_line(line)).collect()
+        }
         StepTimeSource::Fitted(file) => fitted_lines(file),
         _ => vec!["unknown form".to_owned()],
     }
@@ -149,6 +159,7 @@ fn step_time_name(source: &StepTimeSource) -> String {
     match source {
         StepTimeSource::Affine(affine) => affine.to_string(),
         StepTimeSource::TwoRegime(form) => form.to_string(),
+        StepTimeSource::Roofline(source) => output::one_line(&source.to_string()),
         StepTimeSource::Fitted(file) => output::one_line(&file.name),
         _ => "unknown".to_owned(),
     }
@@ -165,9 +176,10 @@ fn load_lines(run: &Simulated) -> Vec<String> {
             format::significant(rate, 3)
         ),
         Some(rate) => format!(
-            "rho {}: {}/s arrive, each takes {demand} of a server with a full batch",
+            "rho {}: {}/s arrive{}, each takes {demand} of a server with a full batch",
             shown(load.rho()),
             format::significant(rate, 3),
+            if run.setting.replicas > 1 { " at each replica" } else { "" },
         ),
         None => format!(
             "no arrival rate, as all arrive at one instant; each takes {demand} of a server with a full batch"
@@ -253,6 +265,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     let of: Vec<String> = settings(&run.setting)
         .iter()
         .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
+        .filter(|(k, v)| *k != "replicas" || v != "1")
         .map(|(k, v)| format!("{k} {v}"))
         .collect();
     line(&mut text, "setting", &of.join(", "))?;
@@ -278,7 +291,13 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         report_text::latency(&mut text, report, answer.confidence)?;
         report_text::throughput(&mut text, report)?;
     }
-    resources(&mut text, answer, &run.statistics)?;
+    resources(&mut text, answer, run)?;
+    if let Some(tail) = &run.tail {
+        writeln!(text, "\nWhere the time of the slowest went")?;
+        for (name, says) in tail.lines() {
+            line(&mut text, name, &says)?;
+        }
+    }
     diagnosis(&mut text, run)?;
     notes(&mut text, answer)?;
     findings(&mut text, run)?;
@@ -347,7 +366,8 @@ fn notes(text: &mut String, answer: &Answer) -> Result<()> {
     Ok(())
 }
 
-fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()> {
+fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> {
+    let s = &run.statistics;
     let number = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
     let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
     writeln!(text, "\nResources")?;
@@ -355,13 +375,23 @@ fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()
         text,
         "in the system",
         &format!(
-            "mean {}: {} in the batch of {}, {} waiting",
+            "mean {}: {} in the batch of {}{}, {} waiting",
             number(s.mean_in_system()),
             number(s.mean_in_service()),
             s.max_num_seqs,
+            if s.servers > 1 {
+                format!(" on each of {} replicas", s.servers)
+            } else {
+                String::new()
+            },
             number(s.mean_waiting())
         ),
     )?;
+    if run.setting.replicas > 1 {
+        for (i, l) in served::replica_lines(run.setting.router, &run.each).iter().enumerate() {
+            line(text, if i == 0 { "replicas" } else { "" }, l)?;
+        }
+    }
     line(
         text,
         "utilization",
@@ -419,17 +449,20 @@ fn resources(text: &mut String, answer: &Answer, s: &RunStatistics) -> Result<()
             cache.counters.oom_refusals
         ),
     )?;
-    line(
-        text,
-        "",
-        &format!(
-            "prefix hit rate {} of {} tokens; {} blocks evicted, refill rate {}",
-            share(cache.hit_rate()),
-            cache.counters.queried_tokens,
-            cache.counters.evicted_blocks,
-            share(cache.refill_rate())
-        ),
-    )?;
+    // Only vLLM's blocks have names, and can be found again.
+    if run.config.is_some() {
+        line(
+            text,
+            "",
+            &format!(
+                "prefix hit rate {} of {} tokens; {} blocks evicted, refill rate {}",
+                share(cache.hit_rate()),
+                cache.counters.queried_tokens,
+                cache.counters.evicted_blocks,
+                share(cache.refill_rate())
+            ),
+        )?;
+    }
     line(
         text,
         "preemption",
@@ -455,7 +488,11 @@ fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
             s.completed,
             s.running,
             s.queued,
-            if s.rejected > 0 { format!(" + {} rejected", s.rejected) } else { String::new() }
+            [("rejected", s.rejected), ("cancelled", s.cancelled), ("timed out", s.timed_out)]
+                .iter()
+                .filter(|(_, n)| *n > 0)
+                .map(|(what, n)| format!(" + {n} {what}"))
+                .collect::<String>()
         ),
     )?;
     let little = if s.littles_law_holds() {
@@ -496,12 +533,12 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         .first()
         .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
         .unwrap_or_default();
-    let all: Vec<[(&str, String); 7]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    let all: Vec<[(&str, String); 10]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
     // Of the options given to a policy, those that all runs share are not repeated in each row.
     let mut all = all;
     for (run, set) in answer.runs.iter().zip(&mut all) {
-        let shared = |given: &(&str, String)| {
-            answer.runs.iter().all(|r| r.setting.engine.given().contains(given))
+        let shared = |one: &(&'static str, String)| {
+            answer.runs.iter().all(|r| given(&r.setting).contains(one))
         };
         set[1].1 = policy_name(&run.setting, |given| !shared(given));
     }
@@ -666,12 +703,35 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     map.insert("chunk_tokens".to_owned(), json!(chunk));
     if let Some(c) = &run.config {
         map.insert("engine".to_owned(), engine_json(c));
+    } else if !run.setting.server.given().is_empty() {
+        let number = |v: String| v.parse::<u64>().map_or_else(|_| json!(v), |n| json!(n));
+        let given = run.setting.server.given().into_iter();
+        let given = given.map(|(k, v)| (k.to_owned(), number(v)));
+        map.insert("server".to_owned(), Value::Object(given.collect()));
+    }
+    if run.config.is_some() || !run.remarks.is_empty() {
         map.insert("remarks".to_owned(), json!(run.remarks));
     }
     map.insert("rate_scale".to_owned(), json!(run.setting.rate_scale.factor()));
+    if run.setting.replicas > 1 {
+        let fleet = served::replicas_json(run.setting.router, &run.each);
+        map.insert("fleet".to_owned(), fleet);
+    }
+    if let Some(users) = run.setting.users {
+        map.insert("users".to_owned(), json!(users));
+    }
+    if let Some(tail) = &run.tail {
+        map.insert("tail".to_owned(), tail.json());
+    }
     map.insert("step_time".to_owned(), json!(step_time_name(&run.setting.step_time)));
     map.insert("slo".to_owned(), json!(run.setting.slo.to_string()));
     map.insert("truncated".to_owned(), json!(run.end.is_truncated()));
+    // With a KV cache they stand there.
+    for (key, n) in [("rejected_requests", s.rejected), ("timed_out_requests", s.timed_out)] {
+        if s.kv.is_none() && n > 0 {
+            map.insert(key.to_owned(), json!(n));
+        }
+    }
     map.insert("outside_of_step_time_range".to_owned(), json!(run.beyond));
     map.insert(
         "load".to_owned(),
@@ -758,6 +818,7 @@ fn kv_json(s: &RunStatistics, kv: &KvStatistics) -> Value {
         "recomputed_tokens": kv.recomputed_tokens,
         "rejected_requests": s.rejected,
         "cancelled_requests": s.cancelled,
+        "timed_out_requests": s.timed_out,
     })
 }
 

@@ -113,9 +113,14 @@ pub fn run(
     for seed in spec.seed..=last {
         let mut spec = spec.clone();
         spec.seed = seed;
-        let workload = spec.generate()?;
+        let drawn = Source {
+            title: source.title.clone(),
+            workload: spec.generate()?,
+            drawn: Some(spec),
+            notes: Vec::new(),
+        };
         for replicated in &mut all {
-            let run = simulate(arguments, &workload, replicated.setting.clone(), limits)?;
+            let run = simulate(arguments, &drawn, replicated.setting.clone(), limits)?;
             replicated.values.push(COLUMNS.iter().map(|c| (c.value)(&run)).collect());
         }
     }
@@ -152,7 +157,7 @@ pub fn run(
         confidence: confidence.get(),
     };
     match format {
-        Format::Text | Format::Md => text(&head, &means, &differences, format == Format::Md),
+        Format::Text | Format::Md => Ok(text(&head, &means, &differences, format == Format::Md)),
         Format::Json => json_of(&head, &means, &differences),
         Format::Csv => csv(&means, &differences),
     }
@@ -180,7 +185,7 @@ fn middle(i: &Interval) -> Option<(f64, f64)> {
     Some((low + (high - low) / 2.0, (high - low) / 2.0))
 }
 
-fn text(head: &Head<'_>, means: &[Row], differences: &[Row], md: bool) -> Result<String> {
+fn text(head: &Head<'_>, means: &[Row], differences: &[Row], md: bool) -> String {
     let mut out = format!("{}\n", head.title);
     let (from, to) = head.seeds;
     let share = format::percent(head.confidence);
@@ -227,7 +232,7 @@ fn text(head: &Head<'_>, means: &[Row], differences: &[Row], md: bool) -> Result
             table(differences).trim_end_matches('\n'),
         ));
     }
-    Ok(out)
+    out
 }
 
 /// Mean, bounds and seeds of each figure.

@@ -397,6 +397,10 @@ impl<S: Server> Server for Fleet<S> {
         list
     }
 
+    fn each(&self) -> Vec<RunStatistics> {
+        self.servers.iter().map(Server::statistics).collect()
+    }
+
     fn statistics(&self) -> RunStatistics {
         let each = self.servers.iter().map(Server::statistics);
         let mut sum = RunStatistics::of_fleet(each);

@@ -3,7 +3,9 @@
 //!
 //! Favours requests that already stream: nothing displaces a decode, so TPOT is as good as the
 //! chunk allows. Can starve prompts: each decode takes a slot, so under load TTFT worsens first.
-//! The rule of the walkthrough's `scheduler.py`; vLLM V1 differs (a token budget in place of a
+//! On a server with a bound on KV memory, the blocks of a whole prompt are taken at its admission;
+//! out of blocks, whoever the order puts last is preempted, and nobody is admitted in that step.
+//! The rule of the walkthrough's `scheduler.py`, which has no such bound; vLLM V1 differs (a token budget in place of a
 //! chunk per request, list order in place of decode first, and the last prefill step already
 //! gives the first token).
 
@@ -38,15 +40,16 @@ const LARGEST: u64 = u32::MAX as u64;
 
 /// `value` if it is from 1 to the largest count of requests or tokens.
 pub(crate) fn limit(input: &'static str, value: u64) -> Result<u64> {
+    at_most(input, value, LARGEST)
+}
+
+/// `value` if it is from 1 to `max`.
+pub(crate) fn at_most(input: &'static str, value: u64, max: u64) -> Result<u64> {
     if value < 1 {
         return Err(SimError::TooSmall { input, min: 1, value: u128::from(value) });
     }
-    if LARGEST < value {
-        return Err(SimError::TooLarge {
-            input,
-            max: u128::from(LARGEST),
-            value: u128::from(value),
-        });
+    if max < value {
+        return Err(SimError::TooLarge { input, max: u128::from(max), value: u128::from(value) });
     }
     Ok(value)
 }
@@ -92,22 +95,23 @@ impl Policy for DecodeFirst {
     }
 
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        let before = step.running();
+        step.make_room()?;
+        let crowded = step.running() < before;
         step.decode_all()?;
         step.prefill_all(self.chunk)?;
-        while step.running() < self.max_num_seqs
+        while !crowded
+            && step.running() < self.max_num_seqs
             && let Some(next) = step.next_waiting()
+            && step.next_fits(next.known_tokens.min(self.chunk))
         {
-            step.admit(next.input_tokens.min(self.chunk))?;
+            step.admit(next.known_tokens.min(self.chunk))?;
         }
         Ok(())
     }
 
     fn horizon(&self, step: &Step<'_>) -> Horizon {
         // A full batch has no slot for anyone who arrives.
-        if step.running() < self.max_num_seqs {
-            Horizon::UNTIL_ARRIVAL
-        } else {
-            Horizon::UNTIL_CHANGE
-        }
+        step.horizon()
     }
 }

@@ -3,14 +3,31 @@
 //! | policy | favours | can starve | which engine |
 //! |---|---|---|---|
 //! | [`DecodeFirst`] | streams that have begun (TPOT) | prompts (TTFT) | the walkthrough's scheduler |
+//! | [`PrefillFirst`] | prompts (TTFT) | streams (ITL) | vLLM's engine v0 |
+//! | [`Sarathi`] | streams, with steps of bounded length | prompts under load | Sarathi-Serve |
+//! | [`Orca`] | nobody | the queue, for want of memory | Orca |
+//! | [`StaticBatch`] | the batch under way | everybody else | classic batching |
+//! | [`SgLang`] | prompts, chunk by chunk | the queue; who is retracted | SGLang 0.5.23 |
 
 mod decode_first;
+mod orca;
+mod prefill_first;
+mod sarathi;
+mod sglang;
+mod r#static;
 
 pub use decode_first::DecodeFirst;
-pub(crate) use decode_first::limit;
+pub(crate) use decode_first::{at_most, limit};
+pub use orca::Orca;
+pub use prefill_first::PrefillFirst;
+pub use sarathi::Sarathi;
+pub use sglang::SgLang;
+pub use r#static::StaticBatch;
 
 use crate::error::Result;
+use crate::memory::Reserve;
 use crate::step::Step;
+use crate::step_time::StepWork;
 
 /// How long a decision provably repeats, so that the engine may skip.
 ///
@@ -52,6 +69,23 @@ pub trait Policy {
         false
     }
 
+    /// Which KV blocks an admission takes; by default those of the whole prompt.
+    fn reserve(&self) -> Reserve {
+        Reserve::Prompt
+    }
+
+    /// Percent of the KV blocks that an admission leaves free; by default none.
+    fn watermark_percent(&self) -> u64 {
+        0
+    }
+
+    /// Takes note of steps that have run: so many, each with this work or as it ages. A policy
+    /// that remembers something of its past changes it here, never in [`fill`](Self::fill), which
+    /// may be asked again.
+    fn ran(&mut self, work: &StepWork, steps: u64) {
+        let _ = (work, steps);
+    }
+
     /// For how many steps a request with these tokens keeps a slot of a full batch, if the policy
     /// can say so without knowing the others; the load that a server can bear follows from it.
     fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
@@ -88,6 +122,18 @@ impl<P: Policy + ?Sized> Policy for &mut P {
         (**self).prefill_emits_first_token()
     }
 
+    fn reserve(&self) -> Reserve {
+        (**self).reserve()
+    }
+
+    fn watermark_percent(&self) -> u64 {
+        (**self).watermark_percent()
+    }
+
+    fn ran(&mut self, work: &StepWork, steps: u64) {
+        (**self).ran(work, steps);
+    }
+
     fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
         (**self).slot_steps(input_tokens, output_tokens)
     }
@@ -112,6 +158,18 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn prefill_emits_first_token(&self) -> bool {
         (**self).prefill_emits_first_token()
+    }
+
+    fn reserve(&self) -> Reserve {
+        (**self).reserve()
+    }
+
+    fn watermark_percent(&self) -> u64 {
+        (**self).watermark_percent()
+    }
+
+    fn ran(&mut self, work: &StepWork, steps: u64) {
+        (**self).ran(work, steps);
     }
 
     fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {

@@ -56,7 +56,7 @@ pub(crate) fn run<'w, T: StepTime>(
     skipping: bool,
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
-    let Simulation { workload, policy, step_time, limits } = simulation;
+    let Simulation { workload, policy, step_time, limits, patience, .. } = simulation;
     let VllmV1Run { config, mut cancellations } = policy;
     let len = workload.len();
     if let Some(&(_, position)) = cancellations.iter().find(|c| len <= c.1) {
@@ -71,6 +71,7 @@ pub(crate) fn run<'w, T: StepTime>(
         let first = cancellations.partition_point(|c| (c.1 as u64) < job.id);
         let own = cancellations.get(first).filter(|c| c.1 as u64 == job.id);
         job.cancel_at = own.map(|c| c.0);
+        job.give_up_after(patience);
     };
     run_workload(workload, server, caching, leaves, observer)
 }
@@ -197,6 +198,13 @@ impl<T: StepTime> VllmReplica<T> {
     #[must_use]
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.clock.limits = limits;
+        self
+    }
+
+    /// The same replica, which asks the scheduler in every step: the same results.
+    #[must_use]
+    pub fn asked_in_every_step(mut self) -> Self {
+        self.skipping = false;
         self
     }
 

@@ -90,6 +90,26 @@ pub enum Rejection {
         /// Blocks of the pool, less those that an admission leaves free.
         max: u64,
     },
+    /// As many requests wait as may.
+    #[error("request {id} finds {waiting} requests waiting, and at most {max} may")]
+    QueueFull {
+        /// The request.
+        id: u64,
+        /// Requests that wait.
+        waiting: u64,
+        /// Most that may.
+        max: u64,
+    },
+    /// Those who wait, and this one, have more tokens to prefill than they may.
+    #[error("with request {id}, {tokens} tokens would wait for prefill, and at most {max} may")]
+    QueueTokens {
+        /// The request.
+        id: u64,
+        /// Tokens, its own included.
+        tokens: u64,
+        /// Most that may.
+        max: u64,
+    },
 }
 
 impl Rejection {
@@ -104,6 +124,12 @@ impl Rejection {
             ),
             Self::NoOutput { .. } => "max_tokens must be at least 1, got 0".to_owned(),
             Self::DuplicateId { .. } => "another request of this id is not over".to_owned(),
+            Self::QueueFull { waiting, max, .. } => {
+                format!("requests waiting are {waiting}, at most {max} may")
+            }
+            Self::QueueTokens { tokens, max, .. } => {
+                format!("{tokens} tokens would wait for prefill, and at most {max} may")
+            }
             Self::NeverFits { needed, max, .. } => format!(
                 "all its tokens need {needed} KV blocks, and one request can have at most {max}"
             ),

@@ -17,7 +17,7 @@ use crate::rows::Ids;
 use crate::run::Note;
 use crate::timeline::{Header, Rows, Timelines};
 use crate::trace::collect::{Collector, Tally};
-use crate::trace::map::ArrivalForm;
+use crate::trace::map::{ArrivalForm, TraceField};
 use crate::trace::{Epoch, TraceContent, TraceFormat, TraceOptions, TraceReader};
 
 /// The reader of this format.
@@ -30,7 +30,11 @@ impl TraceReader for TimelineTrace {
     }
 
     fn recognizes(&self, head: &Head, options: &TraceOptions) -> bool {
-        options.map.is_empty() && Timelines.recognizes(head, &crate::Options::default())
+        // A line with nothing but what a trace needs says of no output, and is a trace.
+        let bare = head.keys.iter().all(|k| TraceField::named(k).is_some());
+        options.map.is_empty()
+            && (!bare || head.keys.is_empty())
+            && Timelines.recognizes(head, &crate::Options::default())
     }
 
     fn read(&self, input: Input, _: &TraceOptions) -> Result<TraceContent> {

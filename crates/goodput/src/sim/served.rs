@@ -1,0 +1,225 @@
+//! The servers of a setting, one or several behind a router, and what runs on them.
+
+use anyhow::{Result, anyhow, bail};
+use metrics_core::format;
+use sched_sim::drive::{Driven, drive};
+use sched_sim::fleet::{Fleet, RouterKind};
+use sched_sim::ledger::{Account, Ledger, Tail};
+use sched_sim::server::{Books, Job, Server, run_stream};
+use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
+use sched_sim::workload::{Arrivals, ClosedLoop};
+use sched_sim::{
+    Observer, Replica, RunLimits, RunResult, RunStatistics, StepTime, Ticks, Workload,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Arguments, Setting};
+use crate::report::text as report_text;
+
+/// What arrives in a run.
+pub enum Arriving<'a> {
+    /// Requests that wait for no answer.
+    Open(&'a Workload),
+    /// Users who wait for theirs.
+    Users(ClosedLoop),
+}
+
+/// The servers of a setting; `config`: of vLLM, if it is one.
+pub fn server<'a, T: StepTime>(
+    arguments: &Arguments,
+    setting: &Setting,
+    config: Option<&VllmConfig>,
+    limits: RunLimits,
+    cost: &'a T,
+) -> Result<Box<dyn Server + 'a>> {
+    let one = || -> Result<Box<dyn Server + 'a>> {
+        if let Some(config) = config {
+            let replica = VllmReplica::new(config.clone(), cost)?.limits(limits);
+            return Ok(if arguments.reference {
+                Box::new(replica.asked_in_every_step())
+            } else {
+                Box::new(replica)
+            });
+        }
+        let new = if arguments.reference { Replica::reference } else { Replica::new };
+        let replica = new(setting.named_policy()?, cost);
+        Ok(Box::new(replica.settings(setting.server_settings(arguments)?).limits(limits)))
+    };
+    if setting.replicas == 1 {
+        return one();
+    }
+    let servers = (0..setting.replicas).map(|_| one()).collect::<Result<Vec<_>>>()?;
+    Ok(Box::new(Fleet::new(servers, setting.router, arguments.generate.seed.unwrap_or(1))?))
+}
+
+/// Runs an open loop on a server.
+pub fn run_open<'w>(
+    server: &mut dyn Server,
+    workload: &'w Workload,
+    patience: Option<Ticks>,
+    observer: &mut dyn Observer,
+) -> Result<RunResult<'w>> {
+    let jobs = workload.requests().iter().enumerate().map(|(position, r)| {
+        let mut job = Job::of(position, r);
+        job.timeout_at = patience.map(|patience| r.arrival.after(patience));
+        job
+    });
+    let mut books = Books::new(workload, server.statistics().kv.is_some());
+    let end = run_stream(server, jobs, observer, |over| books.take(over))?;
+    Ok(books.close(server, end))
+}
+
+/// Runs users who wait for their answers on a server.
+pub fn run_users(
+    server: &mut dyn Server,
+    users: &ClosedLoop,
+    observer: &mut dyn Observer,
+) -> Result<Driven> {
+    let mut arrivals = users.arrivals()?;
+    let driven = drive(server, &mut arrivals, observer)?;
+    if driven.workload().is_empty() && arrivals.next_at().is_some() {
+        bail!("nobody arrives before the run ends");
+    }
+    Ok(driven)
+}
+
+/// One replica of a fleet, for a reader.
+fn replica_line(i: usize, s: &RunStatistics) -> String {
+    let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
+    let hits = s.kv.and_then(|kv| kv.hit_rate());
+    let hits = hits.map(|h| format!(", prefix hit rate {}", format::percent(h)));
+    format!(
+        "{}: {}, busy {}, {} of the batch by time{}",
+        i + 1,
+        format::things(s.injected, "request"),
+        share(s.busy_share()),
+        share(s.utilization_by_time()),
+        hits.unwrap_or_default()
+    )
+}
+
+/// The replicas of a fleet, and how uneven they are.
+pub fn replica_lines(router: RouterKind, each: &[RunStatistics]) -> Vec<String> {
+    let mut lines = vec![match imbalance(each) {
+        Some(x) => format!(
+            "{} replicas behind {router}; the fullest had {} times the mean of the requests",
+            each.len(),
+            format::fixed(x, 2)
+        ),
+        None => format!("{} replicas behind {router}", each.len()),
+    }];
+    // More would fill the screen, and JSON has them all.
+    const SHOWN: usize = 8;
+    lines.extend(each.iter().enumerate().take(SHOWN).map(|(i, s)| replica_line(i, s)));
+    if SHOWN < each.len() {
+        lines.push(format!("and {} more (--format json has all)", each.len() - SHOWN));
+    }
+    lines
+}
+
+/// Most over mean requests of a replica.
+fn imbalance(each: &[RunStatistics]) -> Option<f64> {
+    let most = each.iter().map(|s| s.injected).max()?;
+    let sum: u64 = each.iter().map(|s| s.injected).sum();
+    (0 < sum).then(|| most as f64 * each.len() as f64 / sum as f64)
+}
+
+/// The replicas of a fleet as data.
+pub fn replicas_json(router: RouterKind, each: &[RunStatistics]) -> Value {
+    let rows: Vec<Value> = each
+        .iter()
+        .map(|s| {
+            json!({
+                "requests": s.injected,
+                "completed": s.completed,
+                "busy_share": s.busy_share(),
+                "batch_utilization_by_time": s.utilization_by_time(),
+                "waiting_max": s.waiting_max,
+                "prefix_hit_rate": s.kv.and_then(|kv| kv.hit_rate()),
+                "preemptions": s.kv.map(|kv| kv.preemptions),
+            })
+        })
+        .collect();
+    json!({
+        "router": router.name(),
+        "most_over_mean_requests": imbalance(each),
+        "replicas": rows,
+    })
+}
+
+/// The percentile that `--explain-tail` names, `p99` or `99`.
+pub fn percentile(text: &str) -> Result<f64> {
+    let wrong =
+        || anyhow!("--explain-tail: expected a percentile below 100, such as p99, got `{text}`");
+    let number = text.strip_prefix('p').unwrap_or(text);
+    let p: f64 = number.parse().map_err(|_| wrong())?;
+    if (0.0..100.0).contains(&p) { Ok(p) } else { Err(wrong()) }
+}
+
+/// Where the time of the slowest requests of a run went.
+pub struct TailAnswer {
+    p: f64,
+    ttft: Option<Tail>,
+    e2e: Option<Tail>,
+}
+
+impl TailAnswer {
+    /// Of the requests from the percentile `p` on, by TTFT and by E2E.
+    pub fn of(ledger: &Ledger, p: f64) -> Self {
+        Self { p, ttft: ledger.tail_by_ttft(p), e2e: ledger.tail_by_e2e(p) }
+    }
+
+    /// One sentence for each latency, and the accounts below it.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        for (name, tail) in [("TTFT", &self.ttft), ("E2E", &self.e2e)] {
+            let Some(tail) = tail else {
+                lines.push((name, "no request is completed".to_owned()));
+                continue;
+            };
+            let dominant = tail.accounts.dominant();
+            let share =
+                |account| tail.accounts.share(account).map_or("-".to_owned(), format::percent);
+            lines.push((
+                name,
+                format!(
+                    "the slowest {} ({} from {} on) spend {} of it on {}",
+                    format::percent(1.0 - self.p / 100.0),
+                    format::things(tail.requests as u64, "request"),
+                    report_text::time(tail.from.seconds()),
+                    share(dominant),
+                    dominant.meaning().0
+                ),
+            ));
+            let parts: Vec<String> = Account::ALL
+                .into_iter()
+                .filter(|&a| a != dominant && tail.accounts.attoseconds(a) != 0)
+                .map(|a| format!("{} {}", a.meaning().0, share(a)))
+                .collect();
+            if !parts.is_empty() {
+                lines.push(("", parts.join(", ")));
+            }
+        }
+        lines
+    }
+
+    /// The same as data, seconds of all slowest requests together.
+    pub fn json(&self) -> Value {
+        let one = |tail: &Option<Tail>| {
+            tail.as_ref().map(|tail| {
+                let accounts: Map<String, Value> = Account::ALL
+                    .into_iter()
+                    .map(|a| (format!("{}_s", a.id()), json!(tail.accounts.seconds(a))))
+                    .collect();
+                json!({
+                    "requests": tail.requests,
+                    "from_s": tail.from.seconds(),
+                    "dominant": tail.accounts.dominant().id(),
+                    "dominant_share": tail.accounts.share(tail.accounts.dominant()),
+                    "accounts": accounts,
+                })
+            })
+        };
+        json!({ "percentile": self.p, "ttft": one(&self.ttft), "e2e": one(&self.e2e) })
+    }
+}

@@ -1,0 +1,184 @@
+//! KV memory by counts, and the order of the queue: what a server has, whatever its policy.
+//!
+//! Blocks have no identity here, since no policy but vLLM's shares prefixes: a request has so many
+//! of them, and blocks used + free = total after every step. A decode needs a block when its last
+//! one is full. `vllm-v1` keeps blocks by name, in [`kv_cache`](crate::kv_cache).
+
+use crate::error::Result;
+use crate::policy::{at_most, limit};
+use crate::replica::Entry;
+
+/// The KV blocks of a server.
+///
+/// # Examples
+///
+/// ```
+/// use sched_sim::KvPool;
+///
+/// let pool = KvPool::new(100, 16)?;
+/// assert_eq!(pool.blocks_for(33), 3);
+/// assert!(KvPool::new(100, 0).is_err());
+/// # Ok::<(), sched_sim::SimError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvPool {
+    blocks: u64,
+    block_size: u64,
+}
+
+impl KvPool {
+    /// So many blocks of so many tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::TooSmall`](crate::SimError) if either is 0,
+    /// [`SimError::TooLarge`](crate::SimError) above 2³² − 1 blocks of
+    /// [`KvPool::LARGEST_BLOCK`] tokens.
+    pub fn new(blocks: u64, block_size: u64) -> Result<Self> {
+        Ok(Self {
+            blocks: limit("kv_blocks", blocks)?,
+            block_size: at_most("block_size", block_size, Self::LARGEST_BLOCK)?,
+        })
+    }
+
+    /// Most tokens in a block.
+    pub const LARGEST_BLOCK: u64 = 1 << 16;
+
+    /// Blocks of the server.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Tokens in a block.
+    #[must_use]
+    pub const fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// Blocks that hold so many tokens.
+    #[must_use]
+    pub const fn blocks_for(&self, tokens: u64) -> u64 {
+        tokens.div_ceil(self.block_size)
+    }
+}
+
+/// Which blocks a policy takes for a request at its admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// Those of all tokens it knows: its prompt, and after a preemption its answer so far.
+    Prompt,
+    /// Those of the tokens that are computed, chunk by chunk.
+    Chunk,
+    /// Those of its last token: it is never preempted.
+    Maximum,
+}
+
+/// Who is next in the queue, and last to be preempted. Ties end at the arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// The fewest tokens first, prompt and answer: what no server knows, and the best it could do.
+    ShortestJob,
+    /// The lowest value of [`Job::priority`](crate::Job::priority) first.
+    Priority,
+}
+
+impl Order {
+    /// Smaller is sooner.
+    pub(crate) fn key(self, r: &Entry) -> i64 {
+        match self {
+            Self::Fcfs => 0,
+            // Token counts are below 2³² each.
+            Self::ShortestJob => (r.input + r.output).cast_signed(),
+            Self::Priority => r.priority,
+        }
+    }
+}
+
+impl std::fmt::Display for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Fcfs => "fcfs",
+            Self::ShortestJob => "sjf",
+            Self::Priority => "priority",
+        })
+    }
+}
+
+impl std::str::FromStr for Order {
+    type Err = crate::SimError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        [Self::Fcfs, Self::ShortestJob, Self::Priority]
+            .into_iter()
+            .find(|order| order.to_string() == text)
+            .ok_or_else(|| crate::SimError::Grammar {
+                what: "order",
+                text: text.to_owned(),
+                expected: "fcfs, sjf or priority".to_owned(),
+            })
+    }
+}
+
+/// What a server has besides its policy; by default no bound on KV memory, first come first served,
+/// and nobody refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerSettings {
+    /// Who is next in the queue.
+    pub order: Order,
+    /// Its KV blocks; none: as many as anybody asks for.
+    pub kv: Option<KvPool>,
+    /// Most requests that wait: who arrives when so many do is refused. None: any number.
+    pub max_waiting: Option<u64>,
+    /// Most tokens that those who wait have to prefill, the one who arrives included. None: any
+    /// number.
+    pub max_waiting_tokens: Option<u64>,
+}
+
+impl ServerSettings {
+    /// No bound on KV memory, first come first served, nobody refused.
+    pub const DEFAULT: Self =
+        Self { order: Order::Fcfs, kv: None, max_waiting: None, max_waiting_tokens: None };
+}
+
+/// The pool with the rules of a policy for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub pool: KvPool,
+    pub reserve: Reserve,
+    /// Blocks that an admission has to leave free.
+    pub watermark: u64,
+    /// Tokens of a decoding request whose KV is not stored yet: its last one, if the last prefill
+    /// step already gives a token.
+    pub lag: u64,
+}
+
+impl Memory {
+    /// Whether decodes take blocks as they go.
+    pub fn grows(&self) -> bool {
+        self.reserve != Reserve::Maximum
+    }
+
+    /// Blocks of a request at its last token.
+    pub fn most(&self, r: &Entry) -> u64 {
+        self.pool.blocks_for(r.input + r.output - self.lag)
+    }
+
+    /// Blocks that one request can have.
+    pub fn largest(&self) -> u64 {
+        self.pool.blocks - self.watermark
+    }
+
+    /// Blocks that an admission takes whose first step computes `tokens` of `known` tokens.
+    pub fn admission(&self, r: &Entry, tokens: u64, known: u64) -> u64 {
+        match self.reserve {
+            Reserve::Prompt => self.pool.blocks_for(known),
+            Reserve::Chunk => self.pool.blocks_for(tokens),
+            Reserve::Maximum => self.most(r),
+        }
+    }
+}

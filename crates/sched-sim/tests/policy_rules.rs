@@ -1,0 +1,237 @@
+//! Each clause of each policy's rule, in runs that are small enough to check by hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write;
+
+use sched_sim::server::Rejection;
+use sched_sim::{
+    Affine, KvPool, Orca, Order, Policy, PrefillFirst, RunEnd, Sarathi, ServerSettings, SgLang,
+    Simulation, StaticBatch, Workload, WorkloadRequest,
+};
+
+/// A pool of so many blocks of so many tokens, first come, first served.
+fn pool(blocks: u64, size: u64) -> ServerSettings {
+    let mut settings = ServerSettings::default();
+    settings.kv = Some(KvPool::new(blocks, size).unwrap());
+    settings
+}
+
+/// Runs requests of (arrival in ms, prompt, answer) with 10 ms a step and 1 ms a prompt token; one
+/// line each: start, first and last token in ms, and preemptions.
+fn run(policy: impl Policy + Clone, settings: ServerSettings, rows: &[(u64, u64, u64)]) -> String {
+    let requests = rows.iter().enumerate().map(|(i, &(ms, input, output))| {
+        let at = format!("{ms}ms").parse().unwrap();
+        let mut r = WorkloadRequest::new(i as u64, at, input, output);
+        // Under the priority order: later requests first.
+        r.priority = -i64::try_from(i).unwrap();
+        r
+    });
+    let workload = Workload::new(requests.collect()).unwrap();
+    let step_time: Affine = "base=10ms,prefill=1ms/token".parse().unwrap();
+    let simulation = || Simulation::new(&workload, policy.clone(), step_time).settings(settings);
+    let result = simulation().run().unwrap();
+    assert_eq!(result, simulation().run_reference().unwrap());
+    assert_eq!(result.end(), RunEnd::Completed);
+    let mut text = String::new();
+    for (i, r) in result.records().iter().enumerate() {
+        let detail = result.details().iter().find(|d| d.position == i);
+        if let Some(reason) = detail.and_then(|d| d.rejected) {
+            writeln!(text, "{i}: refused, {}", Rejection::reason(&reason)).unwrap();
+            continue;
+        }
+        let ms = |t: Option<sched_sim::Ticks>| t.unwrap().seconds() * 1e3;
+        let (start, first, last) = (ms(r.scheduled()), ms(r.first_token()), ms(r.last_token()));
+        write!(text, "{i}: starts {start}, first token {first}, last {last}").unwrap();
+        for s in detail.map(|d| d.stalls.as_slice()).unwrap_or_default() {
+            let (from, back) = (ms(Some(s.from)), ms(s.readmitted));
+            write!(text, "; out from {from} to {back}, loses {}", s.lost_tokens).unwrap();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Steps: 0–20 prompt of 0 (10 tokens). 20–30 its 2nd token. 30–50: the prompt of 1 (10 tokens),
+/// alone. 50–60: a token each, the last of both.
+#[test]
+fn prefill_first_stops_streams_for_a_prompt() {
+    let policy = PrefillFirst::new(8, 100).unwrap();
+    insta::assert_snapshot!(run(policy, ServerSettings::default(), &[(0, 10, 3), (25, 10, 2)]), @"
+    0: starts 0, first token 20, last 60
+    1: starts 30, first token 50, last 60
+    ");
+}
+
+/// Two prompts of 60 are more than 100 tokens: 0–70, 70–140, one after the other. A prompt of 150
+/// is more than 100 by itself, and runs alone: 140–300.
+#[test]
+fn prefill_first_fills_a_step_with_whole_prompts_up_to_its_tokens() {
+    let policy = PrefillFirst::new(8, 100).unwrap();
+    let rows = [(0, 60, 1), (0, 60, 1), (0, 150, 1)];
+    insta::assert_snapshot!(run(policy, ServerSettings::default(), &rows), @"
+    0: starts 0, first token 70, last 70
+    1: starts 70, first token 140, last 140
+    2: starts 140, first token 300, last 300
+    ");
+}
+
+/// 200 blocks of one token, of which an admission leaves 2 free. The prompt of 99 takes 0–109.
+/// With 101 free, one of 99 leaves 2, but one of 100 would leave 1: it waits for the end of the
+/// first, whose second token has taken a block, at 119.
+#[test]
+fn prefill_first_leaves_one_percent_free() {
+    let policy = PrefillFirst::new(8, 99).unwrap();
+    insta::assert_snapshot!(run(policy, pool(200, 1), &[(0, 99, 2), (0, 99, 1)]), @"
+    0: starts 0, first token 109, last 228
+    1: starts 109, first token 218, last 218
+    ");
+    insta::assert_snapshot!(run(policy, pool(200, 1), &[(0, 99, 2), (0, 100, 1)]), @"
+    0: starts 0, first token 109, last 119
+    1: starts 119, first token 229, last 229
+    ");
+}
+
+/// Five blocks of 16: both prompts run to 74 and hold two each. Both need a third, one is free: the
+/// later one goes. It knows 33 tokens and comes back when the first has ended, at 104, to compute
+/// them for 43 ms.
+#[test]
+fn out_of_blocks_the_last_to_arrive_computes_everything_again() {
+    let rows = [(0, 32, 4), (0, 32, 4)];
+    let expected = "\
+        0: starts 0, first token 74, last 104\n\
+        1: starts 0, first token 74, last 167; out from 74 to 104, loses 32\n";
+    assert_eq!(run(PrefillFirst::new(8, 100).unwrap(), pool(5, 16), &rows), expected);
+    assert_eq!(run(Sarathi::new(8, 100).unwrap(), pool(5, 16), &rows), expected);
+    // Under the priority order, in which the later one is first, the other one goes.
+    let mut settings = pool(5, 16);
+    settings.order = Order::Priority;
+    let expected = "\
+        0: starts 0, first token 74, last 167; out from 74 to 104, loses 32\n\
+        1: starts 0, first token 74, last 104\n";
+    assert_eq!(run(PrefillFirst::new(8, 100).unwrap(), settings, &rows), expected);
+}
+
+/// A budget of 20 tokens with the decodes. 0–20: the prompt of 0 (10 tokens) and 10 of 1: 30 ms, so
+/// to 30. 30–59: a decode and 19 of the 30 that are left. 59–80: a decode and the last 11, the
+/// first token of 1. 80–90: a token each.
+#[test]
+fn sarathi_serves_decodes_first_and_chunks_with_the_rest() {
+    let policy = Sarathi::new(8, 20).unwrap();
+    insta::assert_snapshot!(run(policy, ServerSettings::default(), &[(0, 10, 4), (0, 40, 2)]), @"
+    0: starts 0, first token 30, last 90
+    1: starts 0, first token 80, last 90
+    ");
+}
+
+/// 40 tokens each in all: 39 are stored at the end, in 3 blocks of 16. Of five blocks the second
+/// request gets none before the first ends: 42 ms and three tokens.
+#[test]
+fn orca_reserves_the_last_token_and_never_preempts() {
+    let policy = Orca::new(8).unwrap();
+    insta::assert_snapshot!(run(policy, pool(5, 16), &[(0, 32, 8), (0, 32, 8)]), @"
+    0: starts 0, first token 42, last 112
+    1: starts 112, first token 154, last 224
+    ");
+    // With plenty, whole prompts run beside decodes: 0–20, 20–50 with a token of the first.
+    insta::assert_snapshot!(run(policy, ServerSettings::default(), &[(0, 10, 2), (5, 20, 1)]), @"
+    0: starts 0, first token 20, last 50
+    1: starts 20, first token 50, last 50
+    ");
+}
+
+/// The batch of 0 and 1 runs to the end of 0: 0–30 both prompts, then tokens at 40, 50, 60. Though
+/// there is a slot from 40 on, 2 waits to 60, and then shares no step with anybody.
+#[test]
+fn a_static_batch_runs_until_its_longest_answer_ends() {
+    let policy = StaticBatch::new(2).unwrap();
+    let rows = [(0, 10, 4), (0, 10, 2), (5, 10, 1)];
+    insta::assert_snapshot!(run(policy, ServerSettings::default(), &rows), @"
+    0: starts 0, first token 30, last 60
+    1: starts 0, first token 30, last 40
+    2: starts 60, first token 80, last 80
+    ");
+}
+
+/// Chunks of 20. 0–20: the prompt of 0 (10 tokens) fits, 10 of 1: 30 ms. 30–60: 20 more of 1 alone,
+/// 60–80: the last 10 of 1, and 10 of 2: 30 ms, so to 90. Then decodes: 90–100 a token each.
+#[test]
+fn sglang_goes_on_with_the_prompt_in_progress_while_decodes_wait() {
+    let policy = SgLang::new(8, 20).unwrap();
+    let rows = [(0, 10, 2), (0, 40, 2), (0, 10, 2)];
+    insta::assert_snapshot!(run(policy, ServerSettings::default(), &rows), @"
+    0: starts 0, first token 30, last 100
+    1: starts 0, first token 90, last 100
+    2: starts 60, first token 90, last 100
+    ");
+}
+
+/// 130 tokens of memory in pages of one. 0 takes 20 and may make 100: an empty server takes it.
+/// 1 needs 20 + 40 + 1 = 61 tokens; free are 110 less 0.7 · 99 = 69.3, rounded up to 70: 40. It is
+/// refused, and no other try is made until 0 has left, after 99 tokens of 10 ms, at 1020.
+#[test]
+fn sglang_admits_by_what_it_predicts() {
+    let policy = SgLang::new(8, 100).unwrap();
+    insta::assert_snapshot!(run(policy, pool(130, 1), &[(0, 20, 100), (1, 20, 40)]), @"
+    0: starts 0, first token 30, last 1020
+    1: starts 1020, first token 1050, last 1440
+    ");
+}
+
+/// With a conservativeness of 0 nothing is expected of 0 when 1 comes: 20 + 10 + 1 tokens are fewer
+/// than the 35 that are free of 55, and 1 runs its prompt from 30 to 60. They hold 20 each then, and
+/// one more each step, until at 130 one token is free and two are needed. Both have made 8 tokens
+/// and have prompts of 20: the smaller number is retracted. It loses 27 tokens and knows 28. At 140
+/// it needs 28 + 2 + 1 and 27 are free; at 150 the other has ended. It computes for 38 ms, which
+/// gives its 9th token.
+#[test]
+fn sglang_retracts_whoever_has_made_the_least() {
+    let policy = SgLang::new(8, 100).unwrap().with_conservativeness(0.0).unwrap();
+    insta::assert_snapshot!(run(policy, pool(55, 1), &[(0, 20, 10), (5, 20, 10)]), @"
+    0: starts 0, first token 30, last 198; out from 130 to 150, loses 27
+    1: starts 30, first token 60, last 150
+    ");
+}
+
+/// Ten blocks of 4 tokens hold 40: a request of 30 and 12 tokens stores 41.
+#[test]
+fn who_could_never_end_is_refused_at_arrival() {
+    let policy = Orca::new(8).unwrap();
+    insta::assert_snapshot!(run(policy, pool(10, 4), &[(0, 30, 12), (0, 30, 11)]), @"
+    0: refused, all its tokens need 11 KV blocks, and one request can have at most 10
+    1: starts 0, first token 40, last 140
+    ");
+}
+
+/// One slot. The first runs; of the others the one with the fewest tokens is next: 2, then 1.
+#[test]
+fn the_shortest_job_is_next() {
+    let mut settings = ServerSettings::default();
+    settings.order = Order::ShortestJob;
+    let rows = [(0, 10, 1), (1, 30, 1), (2, 20, 1)];
+    insta::assert_snapshot!(run(Orca::new(1).unwrap(), settings, &rows), @"
+    0: starts 0, first token 20, last 20
+    1: starts 50, first token 90, last 90
+    2: starts 20, first token 50, last 50
+    ");
+}
+
+/// One slot, one place in the queue: of three that come at once, the third is refused. The first
+/// ends at 20, the second at 40.
+#[test]
+fn a_full_queue_refuses_who_arrives() {
+    let rows = [(0, 10, 1), (1, 10, 1), (2, 10, 1)];
+    let mut settings = ServerSettings::default();
+    settings.max_waiting = Some(1);
+    insta::assert_snapshot!(run(Orca::new(1).unwrap(), settings, &rows), @"
+    0: starts 0, first token 20, last 20
+    1: starts 20, first token 40, last 40
+    2: refused, requests waiting are 1, at most 1 may
+    ");
+    settings.max_waiting = None;
+    settings.max_waiting_tokens = Some(19);
+    insta::assert_snapshot!(run(Orca::new(1).unwrap(), settings, &rows), @"
+    0: starts 0, first token 20, last 20
+    1: starts 20, first token 40, last 40
+    2: refused, 20 tokens would wait for prefill, and at most 19 may
+    ");
+}
