@@ -7,7 +7,7 @@ use metrics_core::units::Seconds;
 use sched_sim::history::Observer;
 use sched_sim::server::Ending;
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
-use sched_sim::{DecodeFirst, Job, Over, Replica, Server, SimError, StepTime, Ticks, Workload};
+use sched_sim::{Job, Over, Replica, Server, SimError, StepTime, Ticks, Workload};
 use serving_io::machine::Machine;
 use serving_io::policy::{BLOCK_SIZE, ServerOptions, named, takes_chunk};
 use serving_io::scenario::StepTimeSource;

@@ -24,7 +24,7 @@ step time straddles saturation.
 Examples:
   goodput plan --users 5000 --requests-per-user 10/h --e2e 5s
   goodput plan --users 200 --think 30s --e2e 5s --max-num-seqs 16
-  goodput plan --rate 20/s --input-tokens lognormal:median=600,sigma=1.1 --output-tokens 160 \\
+  goodput plan --rate 20/s --input-tokens lognormal:median=600,sigma=1,max=16000 --output-tokens 160 \\
       --step-time llama-3.1-8b-h100-sxm --slo 'p99(ttft)<1s,tpot<50ms @ 99%'
   goodput plan --rate 40/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
       --step-time llama-3.1-70b-h100-sxm-tp4 --slo 'p99(ttft)<2s,tpot<40ms @ 99%'

@@ -70,7 +70,11 @@ fn people_are_not_requests() {
     let arguments = ["plan", "--users", "5000", "--requests-per-user", "10/h", "--e2e", "5s"];
     let (text, code) = said(&arguments);
     assert_eq!(code, 0);
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    13.8889/s
+
+    load          13.9/s, 69.4 in flight (Little's law): 5000 users with 10/h each
+    "#);
 }
 
 /// 2.5 / (50 · 3,600) · 10^6 = 13.9, and 13.89 / 0.14 = 99.2.
@@ -79,7 +83,16 @@ fn a_published_cost_that_is_too_low_is_told() {
     let (text, code) =
         said(&["cost", "--price", "2.50/h", "--output-rate", "50/s", "--claimed", "0.14/1M"]);
     assert_eq!(code, 1);
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    2.5/h for 50 tok/s out at full load
+
+    load                               share  out tok/s  1M out alone
+    every hour full (a lower bound)  100.0 %         50          13.9
+
+    W34 warn  no utilization is stated, so every hour is taken as full
+
+    claim     0.14 per 1M output tokens is too low by a factor of 99.2: these figures give at least 13.9
+    "#);
 }
 
 /// 40 · (3,000 + 300) tokens a second on four H100 a replica; every method, both bounds, pools.
@@ -106,7 +119,40 @@ fn every_method_and_bound_stands_beside_the_others() {
         "--disagg",
     ]);
     assert_eq!(code, 0, "{text}");
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    6 replicas (7 with a spare)
+
+    load          40/s: as given
+    lengths       3000 in, 300 out on average; the longest 3300 tokens
+    slo           p99(ttft)<2s,tpot<60ms @ 99%
+    step time     base=10ms,prefill=20us/token,decode=100us/request (error not stated)
+    replica       decode-first, router least-requests
+
+    one replica bears                at most
+    token rate, prefill and decode    11.3/s
+    seats of the batch                7.26/s  binds
+    KV stock                        no bound
+    limit on TPOT                     9.39/s
+
+    each          6.67/s, TPOT 24.67 ms, prefill 317.80 ms, service 7694.66 ms, 51.3 in flight, 158339 KV tokens (steady state, waits left out)
+    utilization   91.9 % of what the replicas bear
+
+    method                  replicas
+    closed form                    6
+    queueing, one queue            6
+    queueing, a queue each         6
+    simulation                     6
+
+    simulated  keeps                 p99(ttft)<=2s              tpot<=60ms @ 99%  runs
+    5             no        1.8 % (0.0 % to 7.4 %)  100.0 % (100.0 % to 100.0 %)     4
+    6            yes  100.0 % (100.0 % to 100.0 %)  100.0 % (100.0 % to 100.0 %)     4
+
+    sensitivity   gaps with a CV of 2: replicas 7 (queueing, a queue each)
+    sensitivity   capacity 20 % lower: replicas 8 (simulation)
+    sensitivity   gaps with a CV of 2: replicas 7 (simulation)
+    scale out     above 11.2 waiting per replica: 1682.20 ms of wait are allowed, times the rate of a replica
+    disaggregated 6 prefill and 4 decode replicas; 0.641 decode for each prefill balance (8.33/s against 13/s); the KV transfer is left out
+    "#);
 }
 
 /// The keys of the answer, for those who read it with a program.
@@ -114,7 +160,64 @@ fn every_method_and_bound_stands_beside_the_others() {
 fn the_answer_in_json_has_a_version() {
     let (text, code) = said(&["plan", "--rate", "36000/h", "--e2e", "2s", "--format", "json"]);
     assert_eq!(code, 0);
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    {
+      "schema_version": 1,
+      "kind": "goodput-plan",
+      "request": {
+        "schema_version": 1,
+        "load": {
+          "kind": "rate",
+          "per_s": 10.0,
+          "cv": 1.0
+        },
+        "e2e_s": 2.0,
+        "input_tokens": null,
+        "output_tokens": null,
+        "slo": null,
+        "attainment": null,
+        "step_time": null,
+        "model_error": null,
+        "policy": "vllm-v1",
+        "max_num_seqs": null,
+        "chunk": null,
+        "engine": [],
+        "router": "least-requests",
+        "simulate": true,
+        "requests": null,
+        "seed": 1,
+        "most_seeds": 16,
+        "confidence": 0.95,
+        "disagg": false,
+        "autoscale_delay_s": null
+      },
+      "load": {
+        "rate_per_s": 10.0,
+        "basis": "as given",
+        "gap_cv": 1.0,
+        "in_flight": 20.0
+      },
+      "mix": null,
+      "bounds": null,
+      "methods": [],
+      "replicas": null,
+      "with_spare": null,
+      "point": null,
+      "utilization": null,
+      "model_error": 0.0,
+      "band": null,
+      "simulation": null,
+      "sensitivity": [],
+      "signal": null,
+      "hours": null,
+      "backtest": null,
+      "pools": null,
+      "verdict": {
+        "verdict": "decided"
+      },
+      "notes": []
+    }
+    "#);
 }
 
 #[test]
@@ -204,7 +307,21 @@ fn a_search_goes_on_from_its_file() {
 fn a_sweep_shows_the_front_and_the_flags() {
     let (text, code) = said(&SWEEP);
     assert_eq!(code, 0);
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    4 of 6 settings keep the SLO; most slack: vllm-v1, 64 seqs, budget 1024
+      requests   500, 15/s poisson; input lognormal:median=600,sigma=1.1,min=4,max=16384; output lognormal:median=160,sigma=0.8,min=1,max=4096
+      slo        p99(ttft)<=600ms, tpot<=30ms @ 99%
+      step time  llama-3.1-8b-h100-sxm
+      stopped    2 once an SLO was out of reach
+      flags      --max-num-seqs 64 --max-num-batched-tokens 1024
+
+    on the front                    p99(ttft)<=600ms  tpot<=30ms @ 99%   slack  ITL at most  steps a prompt  same run
+    vllm-v1, 64 seqs, budget 1024          392.53 ms          20.01 ms  33.3 %     33.11 ms            1.65
+    vllm-v1, 500 seqs, budget 1024         383.06 ms          20.47 ms  31.8 %     36.30 ms            1.65
+    vllm-v1, 500 seqs, budget 4096         303.82 ms          22.35 ms  25.5 %    124.19 ms            1.06
+
+    3 on the front: no other setting is better in one value and not worse in another
+    "#);
     let (text, code) = said(&["tune", "--requests", "300", "--slo", "p99(ttft)<20ms"]);
     assert_eq!(code, 1);
     assert!(text.starts_with("none of 41 settings keeps the SLO"), "{text}");
