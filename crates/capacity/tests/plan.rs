@@ -93,7 +93,8 @@ fn the_steady_state_is_that_of_the_equation() {
     // The step of the prompt itself: (10 + 50) / 0.8 ms.
     assert!((point.chunk_step_s - 0.075).abs() < 1e-6);
     let bounds = answer.bounds.unwrap();
-    assert!((bounds.token_rate_per_s.unwrap() - 20.0).abs() < 0.01, "{bounds:?}");
+    // Up to a step of 1,000 s, which is as long as any step may be.
+    assert!((bounds.token_rate_per_s.unwrap() - 20.0).abs() < 0.001, "{bounds:?}");
     assert_eq!(answer.replicas, Some(1));
 }
 

@@ -96,6 +96,8 @@ impl Model<'_> {
     /// The steady state at a rate; none if there is none.
     pub fn at(&self, rate: f64) -> Option<OperatingPoint> {
         let m = &self.mix;
+        // Steps keep up with everything that arrives, whoever sees them.
+        self.step(rate, &MeanWork::default())?;
         let seats = self.scheduler.max_num_seqs() as f64;
         // The other requests of a batch are spread over its other seats.
         let others = rate * (seats - 1.0) / seats;
