@@ -574,7 +574,7 @@ fn requests<'a>(
         seed: request.seed,
     };
     let sample = spec.generate()?;
-    Ok(Some((Requests::Drawn(spec), sample)))
+    Ok(Some((Requests::Drawn(Box::new(spec)), sample)))
 }
 
 /// Refuses what does not fit into a replica at all.
@@ -780,7 +780,7 @@ impl Planner<'_> {
         let mut hours = None;
         if let Requests::Trace(trace) = self.requests {
             let each = if waits {
-                largest_rate(&model, &Demand { gap_cv: 1.0, ..demand })?
+                largest_rate(&model, &Demand { gap_cv: 1.0, ..demand })
             } else {
                 bounds.least_per_s
             };
@@ -839,7 +839,7 @@ impl Planner<'_> {
             && self.answer.load.gap_cv < BURST_CV
         {
             let arrivals = ArrivalLaw::Gamma { cv: BURST_CV };
-            let bursts = Requests::Drawn(WorkloadSpec { arrivals, ..spec.clone() });
+            let bursts = Requests::Drawn(Box::new(WorkloadSpec { arrivals, ..(**spec).clone() }));
             sensitivity.push(Sensitivity {
                 case: format!("gaps with a CV of {BURST_CV}"),
                 method: Method::Simulation,

@@ -470,6 +470,17 @@ impl Tuner<'_> {
     }
 }
 
+/// What describes the machine, and what is said already.
+const NO_FLAGS: [&str; 7] = [
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "engine_version",
+    "num_kv_blocks",
+    "kv_bytes_per_token",
+    "reserved_memory",
+    "gpu_memory",
+];
+
 /// vLLM's flags for a setting.
 fn flags(scheduler: &Scheduler, setting: &Setting) -> Option<String> {
     let Scheduler::VllmV1(config) = scheduler else { return None };
@@ -477,17 +488,7 @@ fn flags(scheduler: &Scheduler, setting: &Setting) -> Option<String> {
         "--max-num-seqs {} --max-num-batched-tokens {}",
         config.max_num_seqs, config.max_num_batched_tokens
     );
-    // What describes the machine, and what is said already.
-    const OTHERS: [&str; 7] = [
-        "max_num_seqs",
-        "max_num_batched_tokens",
-        "engine_version",
-        "num_kv_blocks",
-        "kv_bytes_per_token",
-        "reserved_memory",
-        "gpu_memory",
-    ];
-    for (name, value) in setting.engine.iter().filter(|(n, _)| !OTHERS.contains(&n.as_str())) {
+    for (name, value) in setting.engine.iter().filter(|(n, _)| !NO_FLAGS.contains(&n.as_str())) {
         let flag = match name.as_str() {
             "kv_memory" => "kv-cache-memory-bytes".to_owned(),
             name => name.replace('_', "-"),

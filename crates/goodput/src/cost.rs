@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow};
 use capacity::cost::{BreakEven, CostAnswer, CostRequest, Costs, cost};
 use metrics_core::format::{percent, significant};
 use metrics_core::grammar;
+use metrics_core::units::{CostPerToken, RequestsPerSecond};
 
 use crate::output::{self, Format};
 
@@ -58,14 +59,14 @@ pub struct Arguments {
 impl Arguments {
     fn request(&self) -> Result<CostRequest> {
         let rate = |option: &str, text: &str| {
-            grammar::rate(text).map(|r| r.get()).map_err(|e| anyhow!("{option}: {e}"))
+            grammar::rate(text).map(RequestsPerSecond::get).map_err(|e| anyhow!("{option}: {e}"))
         };
         let rates = |option, text: &Option<String>| {
             text.as_deref().map(|text| rate(option, text)).transpose()
         };
         let price = |option: &str, text: &Option<String>| {
             let read = text.as_deref().map(grammar::token_price).transpose();
-            read.map(|p| p.map(|p| p.get())).map_err(|e| anyhow!("{option}: {e}"))
+            read.map(|p| p.map(CostPerToken::get)).map_err(|e| anyhow!("{option}: {e}"))
         };
         let utilization = self.utilization.as_deref().map(grammar::share).transpose();
         Ok(CostRequest {

@@ -7,6 +7,7 @@ use capacity::plan::search::Decision;
 use capacity::plan::{Binding, Bounds, LoadSpec, PlanAnswer, PlanRequest, Verdict, plan};
 use metrics_core::grammar;
 use metrics_core::interval::Confidence;
+use metrics_core::units::RequestsPerSecond;
 use metrics_core::{Seconds, format};
 
 use crate::output::{self, Format, check_outputs};
@@ -134,7 +135,7 @@ fn count(option: &str, text: Option<&str>) -> Result<Option<u64>> {
 }
 
 fn rate(option: &str, text: &str) -> Result<f64> {
-    grammar::rate(text).map(|r| r.get()).map_err(|e| anyhow!("{option}: {e}"))
+    grammar::rate(text).map(RequestsPerSecond::get).map_err(|e| anyhow!("{option}: {e}"))
 }
 
 impl Arguments {

@@ -450,10 +450,8 @@ pub fn progress(settings: usize) -> ProgressBar {
 
 /// Refuses flags of a trace without one, and flags of drawn requests beside one.
 fn for_their_source(arguments: &Arguments) -> Result<()> {
-    if arguments.trace.is_none() {
-        if let Some(flag) = arguments.part.given() {
-            bail!("{flag}: is for a trace, add --trace FILE");
-        }
+    if let (None, Some(flag)) = (&arguments.trace, arguments.part.given()) {
+        bail!("{flag}: is for a trace, add --trace FILE");
     }
     if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {
         bail!("{flag}: the requests of {} are not drawn from a seed", path.display());

@@ -158,7 +158,9 @@ impl Arguments {
                     all.push(Setting { policy, max_num_seqs: Some(n), chunk, engine });
                 };
                 if takes_chunk(policy) {
-                    chunks.iter().for_each(|&chunk| push(Some(chunk), Vec::new()));
+                    for &chunk in &chunks {
+                        push(Some(chunk), Vec::new());
+                    }
                     continue;
                 }
                 if policy != VLLM_V1 {

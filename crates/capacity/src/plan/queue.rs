@@ -5,7 +5,6 @@ use queueing::approx::wait_factor;
 use queueing::{Mmc, WaitDistribution};
 
 use super::point::{Model, OperatingPoint};
-use crate::error::{PlanError, Result};
 use crate::goals::Goal;
 
 /// The most replicas that are looked for.
@@ -77,7 +76,7 @@ pub(crate) fn least(holds: impl Fn(u64) -> bool) -> Option<u64> {
 }
 
 /// The largest rate that one replica bears by the same method.
-pub(crate) fn largest_rate(model: &Model<'_>, demand: &Demand<'_>) -> Result<f64, PlanError> {
+pub(crate) fn largest_rate(model: &Model<'_>, demand: &Demand<'_>) -> f64 {
     let holds = |rate: f64| keeps(model, &Demand { rate, ..*demand }, 1, Queues::Split);
-    Ok(model.largest_rate(|p| holds(p.rate_per_s.max(1e-9))))
+    model.largest_rate(|p| holds(p.rate_per_s.max(1e-9)))
 }

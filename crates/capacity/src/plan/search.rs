@@ -20,7 +20,7 @@ pub enum Requests<'a> {
     /// As they are.
     Trace(&'a Workload),
     /// Drawn, seed by seed.
-    Drawn(WorkloadSpec),
+    Drawn(Box<WorkloadSpec>),
 }
 
 /// Whether a number of replicas keeps the goals.
@@ -119,7 +119,7 @@ impl Search<'_> {
         let (workload, warm_up) = match &self.requests {
             Requests::Trace(workload) => ((*workload).clone(), 0),
             Requests::Drawn(spec) => {
-                let workload = WorkloadSpec { seed, ..spec.clone() }.generate()?;
+                let workload = WorkloadSpec { seed, ..(**spec).clone() }.generate()?;
                 let warm_up = workload.len() / WARM_UP;
                 (workload, warm_up)
             }
@@ -287,9 +287,9 @@ impl Search<'_> {
                 ..*self
             };
             if faster.probe(replicas)?.decision == Decision::Met {
-                low = middle
+                low = middle;
             } else {
-                high = middle
+                high = middle;
             }
         }
         Ok(low)
