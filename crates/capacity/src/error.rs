@@ -1,4 +1,4 @@
-//! Why there is no fit, and no plan.
+//! Why there is no fit, and why there is no plan.
 
 /// Why measurements give no step time, or a question of capacity no answer.
 ///
@@ -101,5 +101,77 @@ pub enum FitError {
     },
 }
 
-/// A result of this crate.
-pub type Result<T> = std::result::Result<T, FitError>;
+/// A result of this crate: of a fit unless it says otherwise.
+pub type Result<T, E = FitError> = std::result::Result<T, E>;
+
+/// Why there is no plan, no setting or no cost.
+///
+/// Every message is one clause that names the input, the bound and the value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A quantity or an objective that cannot be.
+    #[error(transparent)]
+    Metric(#[from] metrics_core::Error),
+    /// An interval that the runs cannot give.
+    #[error(transparent)]
+    Interval(#[from] metrics_core::interval::NoInterval),
+    /// A workload or a simulation that cannot be.
+    #[error(transparent)]
+    Simulation(#[from] sched_sim::SimError),
+    /// A queue that cannot be.
+    #[error(transparent)]
+    Queue(#[from] queueing::QueueError),
+    /// A step time that cannot be read or changed.
+    #[error(transparent)]
+    StepTime(#[from] FitError),
+    /// A text that cannot be read.
+    #[error(transparent)]
+    Io(#[from] serving_io::IoError),
+    /// A number out of its bounds.
+    #[error("{input} must be above {above} and at most {most}{unit}, got {value}")]
+    Bounds {
+        /// The input.
+        input: &'static str,
+        /// The number that it has to be above.
+        above: f64,
+        /// The largest value.
+        most: f64,
+        /// The unit, with a space before it where it needs one.
+        unit: &'static str,
+        /// What was given.
+        value: f64,
+    },
+    /// Inputs that do not fit together.
+    #[error("{0}")]
+    Contradiction(String),
+    /// An input that cannot be read, or that another one needs.
+    #[error("{input}: {problem}")]
+    Input {
+        /// The input.
+        input: &'static str,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+}
+
+impl PlanError {
+    /// An input that cannot be read.
+    pub(crate) fn input(input: &'static str, error: &dyn std::error::Error) -> Self {
+        Self::Input { input, problem: error.to_string() }
+    }
+
+    /// Checks that a number is above one and at most another.
+    pub(crate) fn bounds(
+        input: &'static str,
+        value: f64,
+        (above, most): (f64, f64),
+        unit: &'static str,
+    ) -> Result<f64, Self> {
+        if above < value && value <= most {
+            Ok(value)
+        } else {
+            Err(Self::Bounds { input, above, most, unit, value })
+        }
+    }
+}

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::output::Output;
-use crate::{check, diagnose, diff, explain, fit, kv, queue, report, sim, trace};
+use crate::{check, cost, diagnose, diff, explain, fit, kv, plan, queue, report, sim, trace, tune};
 
 /// Exit code for a wrong command line, an input that cannot be read, or a result that cannot be
 /// written.
@@ -23,13 +23,15 @@ Examples:
   goodput sim --max-num-seqs 16,64
   goodput kv --model llama-3.1-8b --gpu h100 --mean-tokens 2000
   goodput queue mmc --rate 8/s --service 200ms --servers 3
+  goodput plan --users 5000 --requests-per-user 10/h --e2e 5s
   goodput explain tpot
 
 Exit codes:
   0  fine
-  1  an objective is missed, or a figure regressed (check)
+  1  an objective is missed, or a figure regressed (check); no setting keeps it (tune);
+     a claimed cost is too low (cost)
   2  wrong command line, or an input that cannot be read
-  3  indeterminate (check), or a run that is not valid (report)
+  3  indeterminate (check, plan), or a run that is not valid (report)
   141  the reader of standard output is gone, as after `| head`";
 
 /// One set of books for LLM serving: exact metrics, goodput and queueing theory.
@@ -65,6 +67,15 @@ enum Command {
     /// What a trace is like; traces in our form, converted or drawn from a seed.
     #[command(after_help = trace::EXAMPLES)]
     Trace(trace::Arguments),
+    /// How many replicas a load needs, by closed form, queueing and simulation.
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(Box<plan::Arguments>),
+    /// Which settings of a server keep the SLO, and which of those are best.
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(Box<tune::Arguments>),
+    /// What tokens cost at a real load, at the limit of the SLO, and against an API.
+    #[command(after_help = cost::EXAMPLES)]
+    Cost(cost::Arguments),
     /// A step time from measured steps, with its error per regime and what the data cannot tell.
     #[command(after_help = fit::EXAMPLES)]
     Fit(Box<fit::Arguments>),
@@ -101,7 +112,10 @@ impl Cli {
             Command::Diff(arguments) => arguments.check_files(output)?,
             Command::Diagnose(arguments) => arguments.check_files(output)?,
             Command::Sim(arguments) => arguments.check_files(output)?,
-            Command::Fit(_)
+            Command::Plan(arguments) => arguments.check_files(output)?,
+            Command::Tune(arguments) => arguments.check_files(output)?,
+            Command::Cost(_)
+            | Command::Fit(_)
             | Command::Queue(_)
             | Command::Explain(_)
             | Command::Kv(_)
@@ -136,6 +150,21 @@ impl Cli {
                 return Ok((fit::run(&arguments, format, self.output.output.as_deref())?, 0));
             }
             Command::Kv(arguments) => kv::run(&arguments, format)?,
+            Command::Plan(arguments) => {
+                let (text, answer) = plan::run(&arguments, format)?;
+                code = answer;
+                text
+            }
+            Command::Tune(arguments) => {
+                let (text, answer) = tune::run(&arguments, format)?;
+                code = answer;
+                text
+            }
+            Command::Cost(arguments) => {
+                let (text, answer) = cost::run(&arguments, format)?;
+                code = answer;
+                text
+            }
             Command::Queue(arguments) => queue::run(&arguments, format)?,
             Command::Explain(arguments) => explain::run(&arguments, format)?,
             Command::Completions { shell } => {

@@ -4,6 +4,7 @@
 
 mod check;
 mod cli;
+mod cost;
 mod diagnose;
 mod diff;
 mod explain;
@@ -11,10 +12,12 @@ mod fit;
 mod gate;
 mod kv;
 mod output;
+mod plan;
 mod queue;
 mod report;
 mod sim;
 mod trace;
+mod tune;
 
 use std::ffi::OsString;
 

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use capacity::PlanError;
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -144,4 +145,41 @@ pub fn csv_text(header: &[&str], rows: &[Vec<String>]) -> Result<String> {
 /// A JSON document with a final newline.
 pub fn json_text(value: &serde_json::Value) -> Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// A table for reading, or for a page.
+pub fn table(header: &[&str], rows: &[Vec<String>], md: bool) -> String {
+    if md { markdown_table(header, rows) } else { plain_table(header, rows) }
+}
+
+/// Every value of a document as a line of CSV: where it stands, and what it is.
+pub fn csv_of_json(value: &serde_json::Value) -> Result<String> {
+    fn walk(at: &str, value: &serde_json::Value, rows: &mut Vec<Vec<String>>) {
+        use serde_json::Value;
+        let below = |name: &str| {
+            if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
+        };
+        match value {
+            Value::Object(map) => map.iter().for_each(|(name, v)| walk(&below(name), v, rows)),
+            Value::Array(list) => {
+                list.iter().enumerate().for_each(|(i, v)| walk(&below(&i.to_string()), v, rows));
+            }
+            Value::Null => rows.push(vec![at.to_owned(), String::new()]),
+            Value::String(text) => rows.push(vec![at.to_owned(), text.clone()]),
+            other => rows.push(vec![at.to_owned(), other.to_string()]),
+        }
+    }
+    let mut rows = Vec::new();
+    walk("", value, &mut rows);
+    csv_text(&["figure", "value"], &rows)
+}
+
+/// An error of a plan, a setting or a cost, with the flag of the input where it has one.
+pub fn in_flags(error: &PlanError) -> anyhow::Error {
+    let flag = |input: &str| format!("--{}", input.replace([' ', '_'], "-"));
+    match error {
+        PlanError::Bounds { input, .. } => anyhow!("{}: {error}", flag(input)),
+        PlanError::Input { input, problem } => anyhow!("{}: {problem}", flag(input)),
+        other => anyhow!("{other}"),
+    }
 }

@@ -8,6 +8,7 @@ mod served;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use capacity::replica::{machine, step_time};
 use capacity::watch::Watched;
 use indicatif::{ProgressBar, ProgressStyle};
 use metrics_core::RequestTimeline;
@@ -25,12 +26,11 @@ use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::workload::{ClosedLoop, WorkloadSpec};
 use sched_sim::{
     AdmissionRule, BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, Preemption,
-    RateScale, RequestDetail, RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings,
-    StepTime, Ticks, TokenBucket, Workload,
+    RateScale, RequestDetail, RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings, Ticks,
+    TokenBucket, Workload,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
-use serving_io::machine::Machine;
 use serving_io::policy::{ServerOptions, may_swap, named, takes_chunk};
 use serving_io::roofline::Floor;
 use serving_io::run::Note;
@@ -192,7 +192,7 @@ macro_rules! engine_arguments {
         pub struct EngineArguments {
             /// The engine whose scheduler is followed; the same as --policy vllm-v1.
             #[arg(long, value_parser = ["vllm"], conflicts_with = "policy")]
-            engine: Option<String>,
+            pub engine: Option<String>,
             /// A `vllm serve` command line, or its flags; what is not modelled is named.
             #[arg(long, value_name = "LINE", requires = "engine", allow_hyphen_values = true)]
             engine_args: Option<String>,
@@ -257,7 +257,7 @@ engine_arguments! {
 
 impl EngineArguments {
     /// What is common to all settings, and every combination of the lists.
-    fn combinations(&self) -> Result<Vec<EngineOptions>> {
+    pub fn combinations(&self) -> Result<Vec<EngineOptions>> {
         let mut common = EngineOptions::default();
         if let Some(line) = &self.engine_args {
             common = EngineOptions::from_command_line(line)
@@ -278,6 +278,17 @@ impl EngineArguments {
             all = longer;
         }
         Ok(all)
+    }
+
+    /// The options, for a command that takes one value of each.
+    pub fn single(&self) -> Result<Vec<(String, String)>> {
+        if let Some((name, values)) = self.lists().into_iter().find(|(_, list)| 1 < list.len()) {
+            let name = name.replace('_', "-");
+            bail!("--{name}: needs one value here, got {}", values.len());
+        }
+        let all = self.combinations()?;
+        let given = all.iter().flat_map(EngineOptions::given);
+        Ok(given.map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
     }
 }
 
@@ -451,7 +462,10 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
 }
 
 /// Calls `work` on so many threads, or on one a core.
-fn in_parallel<T: Send>(jobs: Option<usize>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub fn in_parallel<T: Send>(
+    jobs: Option<usize>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     if jobs == Some(0) {
         bail!("--jobs: must be at least 1, got 0");
     }
@@ -460,7 +474,7 @@ fn in_parallel<T: Send>(jobs: Option<usize>, work: impl FnOnce() -> Result<T> + 
 }
 
 /// A bar over the settings; on a terminal, and for more than a few.
-fn progress(settings: usize) -> ProgressBar {
+pub fn progress(settings: usize) -> ProgressBar {
     if settings < 4 {
         return ProgressBar::hidden();
     }
@@ -473,13 +487,8 @@ fn progress(settings: usize) -> ProgressBar {
 
 /// Refuses flags of a trace without one, and flags of drawn requests beside one.
 fn for_their_source(arguments: &Arguments) -> Result<()> {
-    if arguments.trace.is_none() {
-        let part = &arguments.part;
-        for (flag, given) in [("--map", !part.map.is_empty()), ("--slice", part.slice.is_some())] {
-            if given {
-                bail!("{flag}: is for a trace, add --trace FILE");
-            }
-        }
+    if let (None, Some(flag)) = (&arguments.trace, arguments.part.given()) {
+        bail!("{flag}: is for a trace, add --trace FILE");
     }
     if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {
         bail!("{flag}: the requests of {} are not drawn from a seed", path.display());
@@ -839,17 +848,6 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
     Ok((source, settings))
 }
 
-/// The step time that a source names.
-fn step_time(source: &StepTimeSource) -> Result<Box<dyn StepTime>> {
-    Ok(match source {
-        StepTimeSource::Affine(affine) => Box::new(*affine),
-        StepTimeSource::TwoRegime(form) => Box::new(*form),
-        StepTimeSource::Roofline(source) => Box::new(source.step_time()?),
-        StepTimeSource::Fitted(file) => Box::new(file.step.clone()),
-        _ => bail!("this version does not know the form of the step time"),
-    })
-}
-
 /// Runs one setting.
 fn simulate(
     arguments: &Arguments,
@@ -1052,16 +1050,6 @@ fn believed(
     findings.retain(|f| CHECKS.contains(&f.check.id));
     let verdict = Verdict::of(&findings, &facts.subjects());
     Ok((findings, verdict))
-}
-
-/// Model and GPUs of a step time, if they are known.
-fn machine(source: &StepTimeSource) -> Option<Machine> {
-    match source {
-        // A file of the user's may be of another model or GPU than those that are known.
-        StepTimeSource::Fitted(f) => Machine::named(&f.model, &f.gpu, f.tensor_parallel).ok(),
-        StepTimeSource::Roofline(source) => Some(source.machine.clone()),
-        _ => None,
-    }
 }
 
 /// How many requests were refused, with the first of them.

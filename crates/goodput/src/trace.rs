@@ -72,6 +72,12 @@ pub struct Part {
 }
 
 impl Part {
+    /// A flag that was given, if any was.
+    pub fn given(&self) -> Option<&'static str> {
+        let flags = [("--map", !self.map.is_empty()), ("--slice", self.slice.is_some())];
+        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
     /// Reads a trace; `-` is standard input.
     pub fn read(&self, path: &Path) -> Result<TraceFile> {
         let map = TraceMap::parse(crate::report::map_items(&self.map).iter().map(String::as_str))

@@ -3,7 +3,7 @@
 //! Units are mandatory where a bare number has two readings; the error then prints both.
 
 use crate::error::{Error, Result, within};
-use crate::units::{Bytes, CostPerHour, RequestsPerSecond, Seconds};
+use crate::units::{Bytes, CostPerHour, CostPerToken, RequestsPerSecond, Seconds};
 
 /// Splits a number from what follows it; `None` if there is no number.
 fn split_number(s: &str) -> Option<(f64, &str)> {
@@ -258,6 +258,46 @@ pub fn price(s: &str) -> Result<CostPerHour> {
         Some((number, "/h" | "/hour" | "/hr")) if 0.0 <= number => CostPerHour::named(WHAT, number),
         _ => Err(grammar(WHAT, s, expected)),
     }
+}
+
+/// A price of tokens: `0.60/1M`, `2/1k`.
+///
+/// # Errors
+///
+/// [`Error::Grammar`] without the number of tokens that it is for, or if it is negative.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::grammar::token_price;
+///
+/// assert_eq!(token_price("0.60/1M")?.get(), 0.6 / 1e6);
+/// assert_eq!(
+///     token_price("0.60").unwrap_err().to_string(),
+///     "price of tokens `0.60`: a number needs a unit, write 0.60/1M for a million tokens or 0.60/1k for a thousand"
+/// );
+/// # Ok::<(), metrics_core::Error>(())
+/// ```
+pub fn token_price(s: &str) -> Result<CostPerToken> {
+    const WHAT: &str = "price of tokens";
+    let expected = "write a number for a million tokens or a thousand: 0.60/1M, 0.0006/1k";
+    let (number, unit) = split_number(s.trim()).ok_or_else(|| grammar(WHAT, s, expected))?;
+    if number < 0.0 {
+        return Err(grammar(WHAT, s, "a price is not negative"));
+    }
+    let tokens = match unit.trim() {
+        "/1M" | "/M" => 1e6,
+        "/1k" | "/k" => 1e3,
+        "" => {
+            let number = s.trim();
+            let both = format!(
+                "a number needs a unit, write {number}/1M for a million tokens or {number}/1k for a thousand"
+            );
+            return Err(grammar(WHAT, s, both));
+        }
+        _ => return Err(grammar(WHAT, s, expected)),
+    };
+    CostPerToken::named(WHAT, number / tokens)
 }
 
 /// A share: `99%` or `0.99`.

@@ -148,7 +148,7 @@ impl StretchTime {
 }
 
 /// A mean step of a long run, for the load that a server can bear.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MeanWork {
     /// Mean number of prompt chunks.

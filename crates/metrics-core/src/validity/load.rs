@@ -533,7 +533,7 @@ pub const W35: Check = Check {
         "按该系数放大，或在模拟器里回放轨迹",
     ),
     source: Source { work: "inference-sim PR#818", section: "case K040" },
-    raised_by: &[Command::Report, Command::Sim],
+    raised_by: &[Command::Report, Command::Sim, Command::Plan],
 };
 
 /// What these rules say of a run.

@@ -195,6 +195,10 @@ pub enum Command {
     Sim,
     /// `goodput fit`.
     Fit,
+    /// `goodput cost`.
+    Cost,
+    /// `goodput plan`.
+    Plan,
 }
 
 impl Command {
@@ -207,6 +211,8 @@ impl Command {
             Self::Diagnose => "diagnose",
             Self::Sim => "sim",
             Self::Fit => "fit",
+            Self::Cost => "cost",
+            Self::Plan => "plan",
         }
     }
 }
