@@ -172,7 +172,7 @@ fn one_request_at_a_time_waits_as_in_mg1() {
 /// Long: 9 million requests for each law, 45 million for M/M/3, whose waits vary more, and a formula
 /// that is 1 % wrong fails.
 #[test]
-#[ignore = "a minute in release: cargo xtask theory"]
+#[ignore = "minutes in release: cargo xtask theory"]
 fn a_formula_that_is_one_percent_wrong_fails() {
     std::thread::scope(|scope| {
         for case in cases() {
