@@ -204,7 +204,7 @@ pub const W20: Check = Check {
     affects: &[Subject::Capacity],
     advice: text("divide the pool by the mean occupancy", "用缓存池除以平均占用"),
     source: Source { work: "vllm#8031; doubleword.ai", section: "case K020" },
-    raised_by: &[],
+    raised_by: &[Command::Kv],
 };
 
 /// W21: the batch limit and what wants to be in the batch do not fit.

@@ -199,6 +199,8 @@ pub enum Command {
     Cost,
     /// `goodput plan`.
     Plan,
+    /// `goodput kv`.
+    Kv,
 }
 
 impl Command {
@@ -213,6 +215,7 @@ impl Command {
             Self::Fit => "fit",
             Self::Cost => "cost",
             Self::Plan => "plan",
+            Self::Kv => "kv",
         }
     }
 }
