@@ -164,7 +164,7 @@ fn a_request_log_is_replayed_under_vllm() {
     };
     insta::assert_snapshot!(fitted(server), @"
     2000 requests, vllm-v1 as of 0.33.0, max_num_seqs 48, max_num_batched_tokens 2048, 4000 KV blocks
-    max_model_len 63984: all of the KV cache, as no model is known
+    max_model_len 63984: all of the KV cache, as no model says more
     mean TTFT      -0.2 % (predicted 153.21 ms, measured 153.49 ms)
     mean TPOT      -0.9 % (predicted 15.36 ms, measured 15.50 ms)
     mean E2E       -0.9 % (predicted 3442.76 ms, measured 3473.92 ms)
