@@ -5,9 +5,6 @@
 //! plain one prices a single step and asks again. A stretch is only arithmetic until it is over, so
 //! that an arrival in the middle of it cuts it at the end of the step under way.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use crate::admission::{Door, Permits};
 use crate::engine::Skipping;
 use crate::error::Result;
@@ -15,7 +12,7 @@ use crate::history::{Observer, Stretch};
 use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
 use crate::reference::Plain;
-use crate::run::{Clock, Intake};
+use crate::run::{Clock, Departures, Intake};
 use crate::server::{Ending, Job, Leave, Over, Progress, Rejection, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, Span, Stall};
 use crate::statistics::{KvStatistics, RunStatistics};
@@ -40,6 +37,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether it is the request of this number, and inside.
+    fn is(&self, id: u64) -> bool {
+        self.inside && self.id == id
+    }
+
     fn of(job: &Job) -> Self {
         Self {
             id: job.id,
@@ -151,7 +153,7 @@ pub struct Replica<P, T> {
     requests: Vec<Entry>,
     vacant: Vec<Position>,
     /// Clients that leave if their request is not over by then; looked at when due.
-    departures: BinaryHeap<Reverse<(Ticks, u64, Position, Leave)>>,
+    departures: Departures<Position>,
     engine: Engine,
     /// What is decided and has not ended.
     flight: Option<Stretch>,
@@ -200,7 +202,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             pending: Intake::default(),
             requests: Vec::new(),
             vacant: Vec::new(),
-            departures: BinaryHeap::new(),
+            departures: Departures::new(),
             engine,
             flight: None,
             finished: Vec::new(),
@@ -445,7 +447,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             let entry = &self.requests[position as usize];
             on!(&mut self.engine, b => b.arrive(position, entry));
             if let Some((at, why)) = job.departure() {
-                self.departures.push(Reverse((at, job.id, position, why)));
+                self.departures.push(at, job.id, position, why);
             }
         }
     }
@@ -480,30 +482,21 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
 
     /// The first departure of a request that is inside.
     fn next_departure(&mut self) -> Option<Ticks> {
-        while let Some(&Reverse((at, id, position, _))) = self.departures.peek() {
-            let entry = &self.requests[position as usize];
-            if entry.inside && entry.id == id {
-                return Some(at);
-            }
-            self.departures.pop();
-        }
-        None
+        let requests = &self.requests;
+        self.departures.next(|id, position| requests[position as usize].is(id))
     }
 
     /// Lets go whoever's client has left by now.
     fn take_departures(&mut self) {
         let now = self.clock.now;
-        while self.next_departure().is_some_and(|at| at <= now)
-            && let Some(Reverse((_, _, position, why))) = self.departures.pop()
-        {
+        loop {
+            let requests = &self.requests;
+            let inside = |id, position| requests[position as usize].is(id);
+            let Some((_, position, why)) = self.departures.due(now, inside) else { break };
             let entry = &mut self.requests[position as usize];
             let (prefilled, decoded) = on!(&mut self.engine, b => b.remove(position, entry));
             let progress = entry.progress(prefilled, decoded);
-            let ending = match why {
-                Leave::Cancel => Ending::Cancelled,
-                Leave::Timeout => Ending::TimedOut,
-            };
-            self.leave(position, Over::new(progress, now, ending));
+            self.leave(position, Over::new(progress, now, why.ending()));
         }
     }
 
@@ -585,7 +578,7 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
         }
         let found = self.requests.iter().position(|entry| entry.inside && entry.id == id);
         let Some(position) = found else { return };
-        self.departures.push(Reverse((now, id, short(position), Leave::Cancel)));
+        self.departures.push(now, id, short(position), Leave::Cancel);
         // It is seen at the end of the step under way.
         if let Some(flight) = self.flight {
             let gap = now.since(flight.start).unwrap_or_default();

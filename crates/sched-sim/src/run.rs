@@ -1,10 +1,11 @@
 //! What all servers share: the clock, the books, and the run of a workload. No batch, no skipping.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::error::{Refusal, Result, SimError};
 use crate::history::{Observer, Stretch};
-use crate::server::{Ending, Job, Over, Progress, Server};
+use crate::server::{Ending, Job, Leave, Over, Progress, Server};
 use crate::simulation::{RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Unfinished};
 use crate::statistics::RunStatistics;
 use crate::time::Ticks;
@@ -140,6 +141,36 @@ impl Clock {
         }
         s.close();
         s
+    }
+}
+
+/// Clients that leave if their request, at its place in the server, is not over by then.
+pub(crate) struct Departures<P>(BinaryHeap<Reverse<(Ticks, u64, P, Leave)>>);
+
+impl<P: Copy + Ord> Departures<P> {
+    pub fn new() -> Self {
+        Self(BinaryHeap::new())
+    }
+
+    pub fn push(&mut self, at: Ticks, id: u64, place: P, why: Leave) {
+        self.0.push(Reverse((at, id, place, why)));
+    }
+
+    /// When the first client leaves whose request is still `inside`.
+    pub fn next(&mut self, inside: impl Fn(u64, P) -> bool) -> Option<Ticks> {
+        while let Some(&Reverse((at, id, place, _))) = self.0.peek() {
+            if inside(id, place) {
+                return Some(at);
+            }
+            self.0.pop();
+        }
+        None
+    }
+
+    /// Takes the first client, if it leaves by `now`.
+    pub fn due(&mut self, now: Ticks, inside: impl Fn(u64, P) -> bool) -> Option<(u64, P, Leave)> {
+        self.next(inside).filter(|&at| at <= now)?;
+        self.0.pop().map(|Reverse((_, id, place, why))| (id, place, why))
     }
 }
 

@@ -113,6 +113,16 @@ pub(crate) enum Leave {
     Timeout,
 }
 
+impl Leave {
+    /// How the request of a client that leaves so ends.
+    pub(crate) const fn ending(self) -> Ending {
+        match self {
+            Self::Cancel => Ending::Cancelled,
+            Self::Timeout => Ending::TimedOut,
+        }
+    }
+}
+
 /// How far a request is, or how far it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -14,7 +14,7 @@ pub use router::{Router, RouterKind};
 
 use crate::error::{Result, SimError};
 use crate::history::Observer;
-use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
+use crate::server::{Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd};
 use crate::statistics::RunStatistics;
 use crate::time::Ticks;
@@ -218,15 +218,11 @@ impl<S: Server> Fleet<S> {
             self.count_queue(at);
             self.queue.remove(i);
             self.totals.queued_time += at.0 - job.arrival.0;
-            let ending = match why {
-                Leave::Cancel => Ending::Cancelled,
-                Leave::Timeout => Ending::TimedOut,
-            };
-            match ending {
-                Ending::TimedOut => self.totals.timed_out += 1,
-                _ => self.totals.cancelled += 1,
+            match why {
+                Leave::Timeout => self.totals.timed_out += 1,
+                Leave::Cancel => self.totals.cancelled += 1,
             }
-            self.over.push(Over::new(progress_of(&job), at, ending));
+            self.over.push(Over::new(progress_of(&job), at, why.ending()));
         }
     }
 

@@ -13,8 +13,7 @@
 //! The clock either asks the scheduler in every step, or lets it skip what has no events
 //! ([`scheduler::Quiet`](super::scheduler)); the result is the same, bit for bit.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 
@@ -23,7 +22,7 @@ use super::plan::{Kind, Plan};
 use super::scheduler::{NewRequest, Quiet, Taken, VllmV1};
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
-use crate::run::{Clock, Intake, run_workload};
+use crate::run::{Clock, Departures, Intake, run_workload};
 use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall};
 use crate::statistics::{KvStatistics, RunStatistics};
@@ -144,7 +143,7 @@ pub struct VllmReplica<T> {
     /// Looked up and never iterated: where in `entries` a request is that is not over.
     place: HashMap<u64, usize, FixedState>,
     /// Clients that leave if their request is not over by then; looked at when due.
-    departures: BinaryHeap<Reverse<(Ticks, u64, usize, Leave)>>,
+    departures: Departures<usize>,
     in_flight: VecDeque<Flight>,
     /// When the step scheduled last ends.
     busy_until: Ticks,
@@ -183,7 +182,7 @@ impl<T: StepTime> VllmReplica<T> {
             entries: Vec::new(),
             vacant: Vec::new(),
             place: HashMap::with_hasher(FixedState::default()),
-            departures: BinaryHeap::new(),
+            departures: Departures::new(),
             in_flight: VecDeque::new(),
             busy_until: Ticks::ZERO,
             in_batch: 0,
@@ -348,36 +347,27 @@ impl<T: StepTime> VllmReplica<T> {
             };
             self.place.insert(job.id, place);
             if let Some((at, why)) = job.departure() {
-                self.departures.push(Reverse((at, job.id, place, why)));
+                self.departures.push(at, job.id, place, why);
             }
         }
     }
 
     /// The first departure of a request that is inside.
     fn next_departure(&mut self) -> Option<Ticks> {
-        while let Some(&Reverse((at, id, place, _))) = self.departures.peek() {
-            let entry = &self.entries[place];
-            if entry.inside && entry.id == id {
-                return Some(at);
-            }
-            self.departures.pop();
-        }
-        None
+        let entries = &self.entries;
+        self.departures.next(|id, place| entries[place].is(id))
     }
 
     /// Lets go whoever's client has left by now.
     fn let_go(&mut self) {
         let now = self.clock.now;
-        while self.next_departure().is_some_and(|at| at <= now)
-            && let Some(Reverse((_, id, _, why))) = self.departures.pop()
-        {
+        loop {
+            let entries = &self.entries;
+            let due = self.departures.due(now, |id, place| entries[place].is(id));
+            let Some((id, _, why)) = due else { break };
             let prefilled = self.scheduler.prefilled(id).unwrap_or_default();
             let Some(finished) = self.scheduler.abort(id) else { continue };
-            let ending = match why {
-                Leave::Cancel => Ending::Cancelled,
-                Leave::Timeout => Ending::TimedOut,
-            };
-            self.leave(id, (prefilled, finished.outputs), now, ending);
+            self.leave(id, (prefilled, finished.outputs), now, why.ending());
             self.barren = 0;
         }
     }
@@ -677,6 +667,11 @@ impl<T: StepTime> VllmReplica<T> {
 }
 
 impl Entry {
+    /// Whether it is the request of this number, and inside.
+    fn is(&self, id: u64) -> bool {
+        self.inside && self.id == id
+    }
+
     fn progress(&self, (prefilled, output_tokens): (u64, u64)) -> Progress {
         Progress {
             id: self.id,
@@ -731,7 +726,7 @@ impl<T: StepTime> Server for VllmReplica<T> {
             return;
         }
         if let Some(&place) = self.place.get(&id) {
-            self.departures.push(Reverse((now, id, place, Leave::Cancel)));
+            self.departures.push(now, id, place, Leave::Cancel);
         }
     }
 
