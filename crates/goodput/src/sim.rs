@@ -895,6 +895,7 @@ fn run_setting(
     }
     let mut server = served::server(arguments, &setting, config.as_ref(), limits, &cost)?;
     let mut watch = (Steps::default(), BatchHistory::new());
+    let observer: &mut dyn Observer = if arguments.is_watched() { &mut watch } else { &mut () };
     let driven;
     let result = match arriving {
         Arriving::Open(workload) => {
@@ -903,15 +904,13 @@ fn run_setting(
                 .as_deref()
                 .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--timeout: {e}")))
                 .transpose()?;
-            let observer: &mut dyn Observer =
-                if arguments.is_watched() { &mut watch } else { &mut () };
             served::run_open(&mut *server, workload, patience, observer)?
         }
         Arriving::Users(users) => {
             if arguments.timeout.is_some() {
                 bail!("--timeout: is for an open loop, --users wait for their answers");
             }
-            driven = served::run_users(&mut *server, users, &mut watch)?;
+            driven = served::run_users(&mut *server, users, observer)?;
             driven.result(&*server, server.statistics().kv.is_some())
         }
     };
