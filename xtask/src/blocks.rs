@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Result, bail};
 use metrics_core::alerts::THRESHOLDS;
 use metrics_core::diagnosis::{ROWS, Tolerance};
-use metrics_core::format::fixed;
+use metrics_core::format::{fixed, percent};
 use metrics_core::metric::{Formula, Language, Layer, Metric, Source, Text, text};
 use metrics_core::tool_rules::{FAULTS, Tool, Topic, rule};
 use metrics_core::validity::CHECKS;
@@ -39,6 +39,7 @@ pub const BLOCKS: &[Block] = &[
     ("tool-faults", |l| Ok(tool_faults(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
     ("validation", crate::validate::block),
+    ("presets", presets),
     ("sample-report", |_| sample_report()),
     ("sample-check", |_| sample_check()),
     ("sample-sim", |_| printed(&["sim"], 0)),
@@ -87,6 +88,35 @@ impl Table {
     fn done(self) -> String {
         self.text.trim_end().to_owned()
     }
+}
+
+/// The built-in step times, with the errors of their fits.
+fn presets(language: Language) -> Result<String> {
+    let mut table = Table::new(
+        language,
+        &[
+            text("Preset", "预设"),
+            text("Model", "模型"),
+            text("GPU", "GPU"),
+            text("Tensor parallel", "张量并行"),
+            text("Mean error (decode; prefill)", "平均误差（decode；prefill）"),
+            text("Largest error", "最大误差"),
+        ],
+    );
+    for name in serving_io::preset::names() {
+        let p = serving_io::preset::named(name)?;
+        let mean: Vec<String> = p.regimes.iter().map(|r| percent(r.mean_absolute)).collect();
+        let largest = p.regimes.iter().filter_map(|r| r.max_absolute.or(r.worst.map(f64::abs)));
+        table.row([
+            format!("`{name}`"),
+            p.model.split('/').next_back().unwrap_or_default().to_owned(),
+            p.gpu.clone(),
+            p.tensor_parallel.to_string(),
+            mean.join("; "),
+            percent(largest.fold(0.0, f64::max)),
+        ]);
+    }
+    Ok(table.done())
 }
 
 /// The metrics of one layer, in catalog order.

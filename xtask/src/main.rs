@@ -108,8 +108,11 @@ enum Chore {
         /// Predict with our presets, which know nothing of the cases: errors without a gate
         #[arg(long)]
         fits: bool,
-        /// Write what both give to docs/validation.json, for the table of the pages
+        /// Predict with our presets and overheads calibrated on all rates but the highest
         #[arg(long, conflicts_with = "fits")]
+        lower_rates: bool,
+        /// Write what these give to docs/validation.json, for the table of the pages
+        #[arg(long, conflicts_with_all = ["fits", "lower_rates"])]
         write: bool,
     },
     /// The simulator against queueing theory with so many requests that 1 % shows
@@ -210,12 +213,16 @@ fn run(chore: Chore) -> Result<()> {
             println!("wrote {}: now run `cargo xtask docs`", validate::FILE);
             Ok(())
         }
-        Chore::Validate { dir, fits, write: false } => {
-            let from = if fits { validate::From::OwnFits } else { validate::From::Case };
+        Chore::Validate { dir, fits, lower_rates, write: false } => {
+            let from = match (fits, lower_rates) {
+                (true, _) => validate::From::OwnFits,
+                (_, true) => validate::From::LowerRates,
+                _ => validate::From::Case,
+            };
             let all = validate::run(&dir, from)?;
             println!("{}", validate::report(&all, from)?);
             let outside = all.iter().filter(|o| !o.holds()).count();
-            if !fits && 0 < outside {
+            if from == validate::From::Case && 0 < outside {
                 bail!("{outside} of {} cases are outside of their tolerance", all.len());
             }
             Ok(())

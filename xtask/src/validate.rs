@@ -5,7 +5,8 @@
 //! in; the measured figures of runs to `predict` are only compared with. Runs to `calibrate` may be
 //! fitted to, and nothing else.
 //!
-//! With `--fits` the same cases are predicted with our own presets, which know nothing of the case:
+//! With `--fits` the same cases are predicted with our own presets, which know nothing of the case,
+//! and with `--lower-rates` with the preset and overheads calibrated on all rates but the highest:
 //! these errors are printed whatever they are, and have no gate.
 
 mod case;
@@ -19,7 +20,6 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use capacity::watch::Watched;
 use metrics_core::RequestTimeline;
 use metrics_core::Seconds;
 use metrics_core::slo::Latency;
@@ -117,18 +117,21 @@ fn one(file: &Path, from: From) -> Result<Outcomes> {
     let case = Case::read(file)?;
     let predicted = match (case.kind, from) {
         (Kind::BatchSweep, From::Case) => Ok(sweep::run(&case)?),
-        (Kind::Replay | Kind::OpenLoopSweep, _) | (Kind::BatchSweep, From::OwnFits) => {
-            simulated(&case, from)?
+        (Kind::OpenLoopSweep, _)
+        | (Kind::Replay, From::Case | From::OwnFits)
+        | (Kind::BatchSweep, From::OwnFits) => simulated(&case, from)?,
+        (Kind::Replay | Kind::BatchSweep, From::LowerRates) => {
+            Err("it has no rates: there is nothing to calibrate on".to_owned())
         }
         (Kind::ClosedLoopSweep, From::Case) => Ok(closed::run(&case)?),
-        (Kind::ClosedLoopSweep, From::OwnFits) => Err(closed::unserved(&case)?),
+        (Kind::ClosedLoopSweep, From::OwnFits | From::LowerRates) => Err(closed::unserved(&case)?),
         (Kind::Identities, From::Case) => Ok(identities(&case)?),
-        (Kind::Identities, From::OwnFits) => {
+        (Kind::Identities, From::OwnFits | From::LowerRates) => {
             Err("identities only: there is nothing to simulate".to_owned())
         }
     };
     let preset = match (from, &predicted) {
-        (From::OwnFits, Ok(_)) => steps::own(&case)?.ok().map(|p| p.name),
+        (From::OwnFits | From::LowerRates, Ok(_)) => steps::own(&case)?.ok().map(|p| p.name),
         _ => None,
     };
     let (method, rows, unpredicted) = match predicted {
@@ -141,7 +144,7 @@ fn one(file: &Path, from: From) -> Result<Outcomes> {
         e.gpu.clone(),
         format!("{} {}, {}", case.source.repo, case.source.commit, case.source.license),
     ];
-    if from == From::OwnFits {
+    if from != From::Case {
         // No gate is meant for what these fits say.
         let rows =
             rows.into_iter().map(|r| Row { gate: Gate::None { goal_pct: None }, ..r }).collect();
@@ -181,7 +184,7 @@ pub fn report(all: &[Outcomes], from: From) -> Result<String> {
     for o in all {
         let mark = match (from, &o.unpredicted, o.holds()) {
             (_, Some(_), _) => "NOT PREDICTED",
-            (From::OwnFits, None, _) => "for information",
+            (From::OwnFits | From::LowerRates, None, _) => "for information",
             (From::Case, None, true) => "within tolerance",
             (From::Case, None, false) => "OUTSIDE",
         };
@@ -226,6 +229,9 @@ pub fn report(all: &[Outcomes], from: From) -> Result<String> {
         From::OwnFits => {
             write!(text, "predicted with our own fits: {predicted} of {} cases", all.len())?;
         }
+        From::LowerRates => {
+            write!(text, "predicted from their lower rates: {predicted} of {} cases", all.len())?;
+        }
     }
     Ok(text)
 }
@@ -237,8 +243,8 @@ pub fn shown(x: f64) -> String {
 
 /// vLLM's scheduler as the case says it was set up, for one of its runs.
 pub fn config(case: &Case, run: &CaseRun, longest: u64) -> (VllmConfig, Vec<String>) {
-    /// A pool that no run of a case fills, where its size was not recorded.
-    const NOT_BINDING: u64 = 10_000_000;
+    /// At least so many blocks, where their number was not recorded.
+    const NOT_BINDING: u64 = 1_000_000;
     let e = &case.engine;
     let mut notes = Vec::new();
     let block_size = e.block_size.unwrap_or(16).max(1);
@@ -279,6 +285,10 @@ pub fn config(case: &Case, run: &CaseRun, longest: u64) -> (VllmConfig, Vec<Stri
         c.max_num_seqs = seqs;
     }
     c.max_num_batched_tokens = c.max_num_batched_tokens.max(c.max_num_seqs);
+    if e.kv_blocks.or(e.kv_tokens).is_none() {
+        // Room for a full batch of the longest requests, and the null block.
+        c.num_blocks = blocks.max(c.max_num_seqs * (longest + 1).div_ceil(block_size) + 1);
+    }
     (c, notes)
 }
 
@@ -323,10 +333,9 @@ fn simulated(case: &Case, from: From) -> Result<Predicted> {
             }));
         }
     };
-    let step = Watched::new(&chosen.step);
     let mut rows = Vec::new();
     let mut method = String::new();
-    for run in case.runs.iter().filter(|r| r.role != Role::Calibrate) {
+    for run in case.runs.iter().filter(|r| from == From::LowerRates || r.role != Role::Calibrate) {
         if matches!(run.load, Load::Stated | Load::Closed { .. }) {
             bail!("run {}: a {} needs requests to simulate", run.id, case.kind.name());
         }
@@ -345,16 +354,13 @@ fn simulated(case: &Case, from: From) -> Result<Predicted> {
                     notes.iter().map(|n| format!("; {n}")).collect::<String>(),
                 );
             }
-            figures.push(simulate(&workload, config, &step, chosen.client)?);
+            figures.push(simulate(&workload, config, &chosen.step, chosen.client)?);
         }
         rows.extend(compare(run, &figures));
     }
-    rows.extend(rate::rows(&case.runs, &rows));
-    if let Some(made_from) = &chosen.made_from {
-        method.push_str(&format!("\n  step time: {made_from}"));
-    }
-    for beyond in step.beyond(&chosen.ranges) {
-        method.push_str(&format!("\n  OUTSIDE of its range: {beyond}"));
+    rows.extend(rate::rows(&case.runs, &rows, from));
+    for line in chosen.about() {
+        method.push_str(&format!("\n  {line}"));
     }
     Ok(Ok((method, rows)))
 }
@@ -451,7 +457,7 @@ pub fn compare(run: &CaseRun, seeds: &[Vec<(String, f64)>]) -> Vec<Row> {
         let told = matches!(gate, Gate::Pct(_))
             || figure.ends_with("_mean_s")
             || figure.ends_with("_p99_s");
-        if values.is_empty() || !told || run.role == Role::Calibrate {
+        if values.is_empty() || !told {
             continue;
         }
         let mean = values.iter().sum::<f64>() / values.len() as f64;

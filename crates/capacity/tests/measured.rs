@@ -50,6 +50,13 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
+/// Halfway between the two in the middle of an even number.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
+}
+
 fn excluded(source: &Source, why: &str) -> u64 {
     source.excluded.iter().find(|e| e.why.contains(why)).map_or(0, |e| e.rows)
 }
@@ -59,11 +66,10 @@ const BATCH_AND_CONTEXT: [Term; 3] = [Term::Base, Term::Decodes, Term::Context];
 
 /// Other fits: prefill 15.7 % without and 10.1 % with a floor, decode 2.1 % and 1.8 % with context.
 ///
-/// The rows of the batch that did not fit are left out by rule; of the rows that stand in the table
-/// three times one is kept. Over the deployments decode with context is then at 2.1 % on average and
-/// 2.0 % in the median. With the copies the average is 2.0 %; with the rows whose answer ended early
-/// too, which do not say over how many tokens their mean is, the median is 1.7 to 1.8 %. No choice
-/// among these brings the average to 1.8 %.
+/// The pair 2.1 and 1.8 is what our fits give in the median over the eight deployments with every
+/// row in, the batch that did not fit too: 2.14 and 1.82 %. That batch is left out by rule here, and
+/// of the rows that stand in the table three times one is kept. Where the model ended an answer
+/// early, the context is that of the tokens that were generated.
 #[test]
 fn splitwise_static_batches() {
     let Some(source) = measured("splitwise_sim/perf_model.csv", &Options::default()) else {
@@ -87,9 +93,8 @@ fn splitwise_static_batches() {
         ordinary.push(e.worst.abs());
     }
     assert!(mean(&context) <= mean(&batch), "{context:?} {batch:?}");
-    assert!(mean(&context) < 0.022, "{}", mean(&context));
-    context.sort_by(f64::total_cmp);
-    assert!(f64::midpoint(context[3], context[4]) < 0.0205, "{context:?}");
+    assert!(mean(&context) < 0.0205, "{}", mean(&context));
+    assert!(median(&batch) <= 0.021 && median(&context) <= 0.018, "{batch:?} {context:?}");
     assert!(mean(&prefill) < 0.101, "{}", mean(&prefill));
     assert!(1.0 < ordinary.iter().copied().fold(0.0, f64::max), "{ordinary:?}");
 }
@@ -97,10 +102,9 @@ fn splitwise_static_batches() {
 /// Other fits: decode 9 to 15 % by batch alone, 0.9 to 1.3 % with context, mixed steps 5 to 9 %;
 /// one set of coefficients for both regimes is 20 to 40 % off on pure decode.
 ///
-/// Ours of mixed steps is at up to 10.0 %. What is missing is a term for the tokens before a chunk,
-/// which attention reads whatever the chunk's length: A has them only times the chunk. With such a
-/// term the RTX 4090 is at 8.8 %; after 8192 tokens and more, steps are 7 to 11 % longer than fitted.
-/// The rest is the dense layers, whose time is no line in the prompt tokens.
+/// A step fits into the memory only with the tokens before its chunk; of all steps of the tables,
+/// mixed ones are up to 10.8 % off. What is missing there is a term for reading the tokens before a
+/// chunk whatever its length: A has them only times the chunk.
 #[test]
 fn kernel_tables() {
     for (name, kv_tokens) in [
@@ -128,7 +132,7 @@ fn kernel_tables() {
         let options = Options { kv_tokens: Some(kv_tokens), ..Options::default() };
         let Some(fits) = measured(&path, &options) else { return };
         let prefill = fit(&fits.points, Form::TwoRegime).unwrap().prefill.unwrap();
-        assert!(prefill.errors.mean_absolute < 0.101, "{name} {:?}", prefill.errors);
+        assert!(prefill.errors.mean_absolute < 0.09, "{name} {:?}", prefill.errors);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The largest rate under an objective, on an open-loop sweep: predicted against measured.
 
-use super::{CaseRun, Gate, Role, Row, gate, measured, shown};
+use super::{CaseRun, From, Gate, Role, Row, gate, measured, shown};
 
 /// Figures that rise with the rate, whose limit an operator would set.
 const FIGURES: [&str; 3] = ["tpot_mean_s", "e2e_mean_s", "e2e_p99_s"];
@@ -29,12 +29,12 @@ fn reached(low: (f64, f64), high: (f64, f64), limit: f64) -> Option<f64> {
 ///
 /// Measured and predicted rate are read from lines between the rates of the sweep, so that the
 /// error is that of the prediction and not of the lines.
-pub fn rows(runs: &[CaseRun], rows: &[Row]) -> Vec<Row> {
+pub fn rows(runs: &[CaseRun], rows: &[Row], from: From) -> Vec<Row> {
     let mut found = Vec::new();
     for figure in FIGURES {
         let mut points: Vec<At> = runs
             .iter()
-            .filter(|r| r.role != Role::Calibrate)
+            .filter(|r| from == From::LowerRates || r.role != Role::Calibrate)
             .filter_map(|r| {
                 let row = rows.iter().find(|x| x.run == r.id && x.figure == figure)?;
                 Some(At {

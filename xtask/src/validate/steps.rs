@@ -1,15 +1,16 @@
 //! Which step time predicts a case, and what it was made from.
 
 use anyhow::{Context, Result};
-use capacity::calibrate::{CalibrationRun, WithOverheads, calibrate};
+use capacity::calibrate::{Calibration, CalibrationRun, WithOverheads, calibrate};
 use capacity::means::Means;
+use capacity::watch::Watched;
 use metrics_core::Seconds;
-use metrics_core::format::percent;
+use metrics_core::format::{percent, time};
 use sched_sim::StepTime;
 use serving_io::fitted::{FittedRegime, FittedStepTime};
 use serving_io::preset;
 
-use super::{Case, Role, SEEDS, config, longest, measured, two_regime};
+use super::{Case, CaseRun, Role, SEEDS, config, longest, measured, two_regime};
 
 /// Where the step time of a prediction may come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +20,14 @@ pub enum From {
     Case,
     /// A preset alone: fitted by us on other measurements, with nothing from the case.
     OwnFits,
+    /// A preset with overheads calibrated on all rates of the case but the highest, as an operator
+    /// has them who asks how much more a server bears.
+    LowerRates,
 }
 
 /// A step time with what is added outside of the server.
 pub struct Chosen {
-    pub step: Box<dyn StepTime>,
+    pub step: Watched<Box<dyn StepTime>>,
     /// Added to TTFT and E2E.
     pub client: Seconds,
     /// What it was made from, if not from the case's own coefficients.
@@ -32,11 +36,20 @@ pub struct Chosen {
     pub ranges: Vec<FittedRegime>,
 }
 
+impl Chosen {
+    /// What it was made from, and where it was asked for more than is known.
+    pub fn about(&self) -> Vec<String> {
+        let beyond = self.step.beyond(&self.ranges).into_iter();
+        let from = self.made_from.iter().map(|m| format!("step time: {m}"));
+        from.chain(beyond.map(|b| format!("OUTSIDE of its range: {b}"))).collect()
+    }
+}
+
 /// The step time of a case, or why there is none.
 pub fn choose(case: &Case, from: From) -> Result<std::result::Result<Chosen, String>> {
     if let (From::Case, Some(step)) = (from, &case.step_time) {
         return Ok(Ok(Chosen {
-            step: Box::new(two_regime(step)?),
+            step: Watched::new(Box::new(two_regime(step)?)),
             client: Seconds::new(step.client_ms / 1e3)?,
             made_from: None,
             ranges: Vec::new(),
@@ -54,16 +67,42 @@ pub fn choose(case: &Case, from: From) -> Result<std::result::Result<Chosen, Str
     let mut made_from =
         format!("preset {} (MAPE: {}), {}", preset.name, errors.join(", "), preset.source);
     let ranges = preset.regimes.clone();
-    if from == From::Case
-        && let Some((overheads, runs)) = calibrated(case, &preset)?
-    {
-        made_from.push_str(&format!("; overheads calibrated on {}", runs.join(", ")));
+    let highest = case.runs.iter().filter_map(|r| r.load.rate_per_s()).fold(0.0, f64::max);
+    let known = |r: &&CaseRun| match from {
+        From::Case => r.role == Role::Calibrate,
+        From::OwnFits => false,
+        From::LowerRates => r.load.rate_per_s().is_some_and(|rate| rate < highest),
+    };
+    let found = calibrated(case, &preset, case.runs.iter().filter(known))?;
+    if from == From::LowerRates && found.as_ref().is_none_or(|c| c.fitted.len() < 2) {
+        return Ok(Err("fewer than two lower rates with requests and all three means".to_owned()));
+    }
+    if let Some(Calibration { overheads, fitted, held_out, .. }) = found {
+        let runs: Vec<&str> = fitted.iter().map(|(run, _)| run.as_str()).collect();
+        let parts = overheads
+            .named()
+            .iter()
+            .map(|(name, s)| Ok(format!("{name} {}", time(Seconds::new(*s)?))))
+            .collect::<Result<Vec<String>>>()?;
+        made_from.push_str(&format!(
+            "; overheads calibrated on {}: {}",
+            runs.join(", "),
+            parts.join(", ")
+        ));
+        for (run, e) in held_out {
+            let [ttft, tpot, e2e] = e.values().map(|x| x * 100.0);
+            made_from.push_str(&format!(
+                "; {run} from the others: TTFT {ttft:+.1} %, TPOT {tpot:+.1} %, E2E {e2e:+.1} %"
+            ));
+        }
         let client = Seconds::new(overheads.client_s)?;
-        let step = Box::new(WithOverheads::new(preset.step, &overheads)?);
+        let step = WithOverheads::new(preset.step, &overheads)?;
+        let step = Watched::<Box<dyn StepTime>>::new(Box::new(step));
         return Ok(Ok(Chosen { step, client, made_from: Some(made_from), ranges }));
     }
     let client = Seconds::new(0.0)?;
-    Ok(Ok(Chosen { step: Box::new(preset.step), client, made_from: Some(made_from), ranges }))
+    let step = Watched::<Box<dyn StepTime>>::new(Box::new(preset.step));
+    Ok(Ok(Chosen { step, client, made_from: Some(made_from), ranges }))
 }
 
 /// The preset of the case's model and GPU, or why none serves.
@@ -82,15 +121,16 @@ pub fn own(case: &Case) -> Result<std::result::Result<FittedStepTime, String>> {
         .ok_or_else(|| format!("no preset for {on}")))
 }
 
-/// Overheads from the runs of a case that may be fitted to, with the names of the runs; none where
-/// there is no such run with requests and all three means.
-fn calibrated(
+/// A calibration on these runs of a case; none where there is no run with requests and all three
+/// means.
+fn calibrated<'a>(
     case: &Case,
     preset: &FittedStepTime,
-) -> Result<Option<(capacity::calibrate::Overheads, Vec<String>)>> {
+    known: impl Iterator<Item = &'a CaseRun>,
+) -> Result<Option<Calibration>> {
     let mut runs = Vec::new();
     let mut server = None;
-    for run in case.runs.iter().filter(|r| r.role == Role::Calibrate) {
+    for run in known {
         let get = |name: &str| measured(run, name);
         let (Some(ttft_s), Some(tpot_s), Some(e2e_s)) =
             (get("ttft_mean_s"), get("tpot_mean_s"), get("e2e_mean_s"))
@@ -111,6 +151,5 @@ fn calibrated(
         runs.push(CalibrationRun { name: run.id.clone(), workloads, measured });
     }
     let Some(server) = server else { return Ok(None) };
-    let found = calibrate(&runs, &server, &preset.step).context("calibration")?;
-    Ok(Some((found.overheads, runs.into_iter().map(|r| r.name).collect())))
+    Ok(Some(calibrate(&runs, &server, &preset.step).context("calibration")?))
 }

@@ -463,13 +463,17 @@ fn candidates(mut values: Vec<f64>) -> Vec<f64> {
     (0..CANDIDATES).map(|i| values[i * (n - 1) / (CANDIDATES - 1)]).collect()
 }
 
+/// Most rounds in which steps change between the floor and the line above it.
+const MOST_ROUNDS: usize = 12;
+
 /// The least share of the squared error that a floor or a split has to explain to be kept.
 const WORTH: f64 = 0.1;
 
 /// Steps with prefill: affine, and with a floor if that explains more.
 ///
-/// For each candidate the shortest steps are taken to be under the floor and the others fitted;
-/// the candidate with the least squared relative error of `max(w, …)` over all points wins.
+/// From each candidate on, the shortest steps are taken to be under the floor and the others fitted;
+/// then those whose fit is below the floor are under it, until none changes sides. The least squared
+/// relative error of `max(w, …)` over all points wins.
 fn prefill_fit(points: &[&Point], form: Form) -> Result<RegimeFit> {
     let terms: &[Term] = if form == Form::Split {
         &[Term::Base, Term::PrefillTokens, Term::Attention]
@@ -496,17 +500,30 @@ fn prefill_fit(points: &[&Point], form: Form) -> Result<RegimeFit> {
         candidates(points.iter().map(|p| p.time_s).collect())
     };
     for cut in cuts {
-        let (low, high): (Vec<&Point>, Vec<&Point>) = points.iter().partition(|p| p.time_s <= cut);
-        if high.len() < used.len() + 2 || low.len() < 2 {
-            continue;
-        }
-        // The w with the least Σ (w / t − 1)².
-        let first: f64 = low.iter().map(|p| 1.0 / p.time_s).sum();
-        let second: f64 = low.iter().map(|p| 1.0 / (p.time_s * p.time_s)).sum();
-        let (w, (problem, solution)) = (first / second, with(&high));
-        let off = squares(&named(&solution), Some(w), points);
-        if off < best.0 {
-            best = (off, Some((w, problem, solution)));
+        let mut under: Vec<bool> = points.iter().map(|p| p.time_s <= cut).collect();
+        for _ in 0..MOST_ROUNDS {
+            let of = |side: bool| -> Vec<&Point> {
+                points.iter().zip(&under).filter(|(_, u)| **u == side).map(|(p, _)| *p).collect()
+            };
+            let (low, high) = (of(true), of(false));
+            if high.len() < used.len() + 2 || low.len() < 2 {
+                break;
+            }
+            // The w with the least Σ (w / t − 1)².
+            let first: f64 = low.iter().map(|p| 1.0 / p.time_s).sum();
+            let second: f64 = low.iter().map(|p| 1.0 / (p.time_s * p.time_s)).sum();
+            let (w, (problem, solution)) = (first / second, with(&high));
+            let found = named(&solution);
+            // A step belongs to the side that its work is fitted to, not to that of its noise.
+            let now: Vec<bool> = points.iter().map(|p| seconds(&found, None, p) <= w).collect();
+            let off = squares(&found, Some(w), points);
+            if off < best.0 {
+                best = (off, Some((w, problem, solution)));
+            }
+            if now == under {
+                break;
+            }
+            under = now;
         }
     }
     let (floor, problem, solution) = match best.1 {

@@ -50,6 +50,8 @@ pub struct Point {
     pub context: f64,
     /// A: Σ chunk · (tokens before it) + chunk² / 2.
     pub attention: f64,
+    /// Prompt tokens computed before the chunks of this step, whose KV is held too.
+    pub prefix: f64,
     /// How long it took, in seconds, above zero.
     pub time_s: f64,
     /// Which deployment it belongs to; points of different groups are never fitted together.
@@ -69,6 +71,7 @@ impl Point {
             decodes,
             context,
             attention: 0.0,
+            prefix: 0.0,
             time_s,
             group: String::new(),
             place: String::new(),
@@ -105,6 +108,12 @@ impl Point {
     #[must_use]
     pub fn new_tokens(&self) -> f64 {
         self.prefill_tokens + self.decodes
+    }
+
+    /// Tokens whose KV the step needs: context of the decodes, chunks, and what is before them.
+    #[must_use]
+    pub fn kv_tokens(&self) -> f64 {
+        self.context + self.prefix + self.prefill_tokens
     }
 
     /// What it is, for a message: the work, then the place.
@@ -177,8 +186,15 @@ impl Source {
         let mut seen = std::collections::BTreeSet::new();
         let mut repeated = Vec::new();
         self.points.retain(|p| {
-            let figures =
-                [p.prefills, p.prefill_tokens, p.decodes, p.context, p.attention, p.time_s];
+            let figures = [
+                p.prefills,
+                p.prefill_tokens,
+                p.decodes,
+                p.context,
+                p.attention,
+                p.prefix,
+                p.time_s,
+            ];
             let new = seen.insert((p.regime, p.group.clone(), figures.map(f64::to_bits)));
             if !new {
                 repeated.push(p.place.clone());

@@ -38,7 +38,7 @@ pub struct Options {
     pub by: Vec<String>,
     /// How many layers a model has whose kernels were measured one by one.
     pub layers: Option<u32>,
-    /// How many tokens the KV cache holds: steps with more context cannot happen.
+    /// How many tokens the KV cache holds: steps that need more cannot happen.
     pub kv_tokens: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ pub fn read(path: &Path, options: &Options) -> Result<Source> {
     if let Some(most) = options.kv_tokens {
         let mut beyond = Vec::new();
         source.points.retain(|p| {
-            let fits = p.context + p.prefill_tokens <= most as f64;
+            let fits = p.kv_tokens() <= most as f64;
             if !fits {
                 beyond.push(p.place.clone());
             }

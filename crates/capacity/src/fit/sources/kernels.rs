@@ -157,6 +157,7 @@ pub(super) fn read(folder: &Path, name: &str, options: &Options) -> Result<Sourc
             prefills: f64::from(u8::from(0.0 < chunk)),
             prefill_tokens: chunk,
             attention: chunk * before + chunk * chunk / 2.0,
+            prefix: before,
             ..Point::decode(decodes, decodes * each, time_s)
         };
         source.points.push(point.at(row.place()).of(group.clone()));
