@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use capacity::fit::file::{About, file, step_time};
 use capacity::fit::groups::{check_units, groups};
 use capacity::fit::sources::{self, Options};
-use capacity::fit::validate::{Replay, replay};
+use capacity::fit::validate::{Replay, against_bound, replay};
 use capacity::fit::{Errors, Fitted, Form, Point, Regime, Source, fit};
 use capacity::means::Server;
 use clap::ValueEnum;
@@ -16,6 +16,7 @@ use metrics_core::validity::Finding;
 use sched_sim::DecodeFirst;
 use serving_io::engine::EngineOptions;
 use serving_io::machine::Machine;
+use serving_io::roofline::Floor;
 
 use crate::output::{Format, check_outputs};
 
@@ -127,13 +128,13 @@ pub struct Arguments {
     /// Name of the step time in the file of -o [default: that of the deployment].
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Model, for the file.
+    /// Model, for the file and, with --gpu, for what no step can be faster than.
     #[arg(long, value_name = "TEXT", default_value = "")]
     model: String,
-    /// GPU, for the file.
+    /// GPU, for the same.
     #[arg(long, value_name = "TEXT", default_value = "")]
     gpu: String,
-    /// How many GPUs hold one replica by tensor parallelism, for the file.
+    /// How many GPUs hold one replica by tensor parallelism, for the same.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     tensor_parallel: u32,
     /// Engine with its version, for the file.
@@ -155,13 +156,20 @@ impl Arguments {
     fn check_use(&self, output: Option<&Path>) -> Result<()> {
         let of_file = [
             ("--name", self.name.as_deref().unwrap_or_default()),
-            ("--model", self.model.as_str()),
-            ("--gpu", self.gpu.as_str()),
             ("--engine", self.engine.as_str()),
             ("--licence", self.licence.as_str()),
         ];
         if let (None, Some((option, _))) = (output, of_file.iter().find(|(_, v)| !v.is_empty())) {
             bail!("{option}: stands in the file of -o, which is not given");
+        }
+        for (option, value, other) in
+            [("--model", &self.model, &self.gpu), ("--gpu", &self.gpu, &self.model)]
+        {
+            if output.is_none() && !value.is_empty() && other.is_empty() {
+                bail!(
+                    "{option}: alone it only stands in the file of -o, which is not given; --model and --gpu together tell what no step can be faster than"
+                );
+            }
         }
         for (option, value) in
             [("--layers", self.layers.map(u64::from)), ("--kv-tokens", self.kv_tokens)]
@@ -225,6 +233,9 @@ struct Answer {
     groups: Vec<Group>,
     skipped: Skipped,
     checks: Vec<Check>,
+    /// What the steps are beside what the hardware allows, or why that is not known; none if it is
+    /// not asked for.
+    bounds: Option<std::result::Result<Vec<Finding>, String>>,
     /// The file that was written.
     written: Option<String>,
 }
@@ -258,8 +269,12 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
         std::fs::write(path, render::residuals(&groups)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
+    let bounds = bounds(arguments, &groups);
+    if let (None, Some(Err(why))) = (output, &bounds) {
+        bail!("--model, --gpu: {why}");
+    }
     let written = output.map(|path| write(arguments, path, &groups)).transpose()?;
-    let answer = Answer { form, sources, groups, skipped, checks, written };
+    let answer = Answer { form, sources, groups, skipped, checks, bounds, written };
     render::render(&answer, format)
 }
 
@@ -310,6 +325,26 @@ fn fitted(sources: &[Source], form: Form) -> Result<(Vec<Group>, Skipped)> {
         }
     }
     Ok((fits, skipped))
+}
+
+/// The steps beside what model and GPU allow.
+fn bounds(
+    arguments: &Arguments,
+    groups: &[Group],
+) -> Option<std::result::Result<Vec<Finding>, String>> {
+    let (model, gpu) = (arguments.model.as_str(), arguments.gpu.as_str());
+    if model.is_empty() || gpu.is_empty() {
+        return None;
+    }
+    let [group] = groups else {
+        return Some(Err(format!(
+            "{} deployments were fitted and these are of one: choose with --only",
+            groups.len()
+        )));
+    };
+    let floor = Machine::named(model, gpu, arguments.tensor_parallel)
+        .and_then(|machine| Floor::of(&machine, None));
+    Some(floor.map_err(|e| e.to_string()).map(|f| against_bound(&group.points, f.steps())))
 }
 
 /// A file that was not fitted, against the fits.

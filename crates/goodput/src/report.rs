@@ -285,7 +285,7 @@ impl Asked<'_> {
         };
         let mut facts = facts(run, table, slo);
         if let Some(floor) = &self.floor {
-            facts.ideal = floor.broken(table)?;
+            facts.ideal = floor.against(table)?;
         }
         let believed = Believed::new(facts);
         if table.is_empty() {

@@ -1030,7 +1030,7 @@ fn believed(
     let floor = machine(&setting.step_time)
         .filter(|_| statistics.kv.is_none_or(|kv| kv.counters.hit_tokens == 0));
     let floor = floor.and_then(|m| Floor::of(&m, None).ok());
-    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.broken(&table))?;
+    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(&table))?;
     let facts = Facts::new(&Evidence {
         truncated: end.is_truncated(),
         conservation: Some(Conservation {

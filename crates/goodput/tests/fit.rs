@@ -347,3 +347,33 @@ fn an_option_that_nothing_can_use_is_refused() {
     .concat();
     insta::assert_snapshot!("refusals", said);
 }
+
+/// The example has a decode step of 8.07 ms: an H100 reads the 15 GB of weights in 4.5 ms, an L40S in
+/// 17.4 ms.
+#[test]
+fn steps_are_held_against_what_the_hardware_allows() {
+    let dir = folder();
+    let at = |model: &str, gpu: &str, more: &[&str]| {
+        let mut arguments = vec!["fit", "steps.csv", "--model", model, "--gpu", gpu];
+        arguments.extend(more);
+        let text = run(dir.path(), &arguments);
+        let lines = text.lines().filter(|l| {
+            ["W25", "no step is", "not held", "goodput:", "exit"].iter().any(|w| l.contains(w))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(at("llama-3.1-8b", "h100", &[]), @"
+    no step is faster than bandwidth and FLOP allow, none all too slow
+    ");
+    insta::assert_snapshot!(at("llama-3.1-8b", "l40s", &[]), @"
+    W25 error      faster than possible, or many times slower: TPOT 8.07 ms is faster than the 17.43 ms that bandwidth and FLOP allow: another precision, cached tokens, or another model, in a pure decode step: B 2, C 400 (steps.csv line 5)
+    W25 error      faster than possible, or many times slower: TTFT 11.88 ms is faster than the 17.37 ms that bandwidth and FLOP allow: another precision, cached tokens, or another model, in a step with prefill: P 64 (steps.csv line 23)
+    ");
+    insta::assert_snapshot!(at("llama-3.1-8b", "my gpu", &[]), @"
+    goodput: --model, --gpu: `my gpu` is no GPU that is known; nearest are `NVIDIA A100 PCIe`, `NVIDIA A10G`, `NVIDIA L4`
+    exit Some(2)
+    ");
+    insta::assert_snapshot!(at("mine", "my gpu", &["-o", "mine.toml"]), @"
+    not held against what the hardware allows: `mine` is no model that is known; nearest are `mistralai/Mistral-7B-v0.3`, `mistralai/Mixtral-8x7B-v0.1`, `mistralai/Mistral-7B-v0.1`
+    ");
+}

@@ -29,7 +29,7 @@ use metrics_core::timeline::Outcome;
 use metrics_core::units::{Bytes, BytesPerSecond, FlopPerSecond, SecondsPerToken};
 use metrics_core::validity::Subject;
 use metrics_core::validity::evidence::Ideal;
-use sched_sim::{ExpertReads, Roofline, RooflineCoefficients, Ticks};
+use sched_sim::{ExpertReads, MeanWork, Roofline, RooflineCoefficients, StepTime, Ticks};
 
 use crate::error::{IoError, Result, listed, shown};
 use crate::machine::{Gpu, Machine, Model, kv_dtype_bytes};
@@ -260,11 +260,13 @@ impl Work {
     }
 }
 
-/// The least that TTFT and TPOT of a model on its GPUs can be: at the datasheet's peak and bandwidth,
-/// alone on the server, without attention's own work.
+/// The least that TTFT and TPOT of a model on its GPUs can be: at the datasheet's peak (or what the
+/// clock allows above it) and bandwidth, alone on the server, without attention's own work.
 #[derive(Clone, Debug)]
 pub struct Floor {
     work: Work,
+    /// The least time of a step with several requests.
+    steps: Roofline,
     /// What a single token reads of the weights.
     weights: Bytes,
 }
@@ -276,11 +278,22 @@ impl Floor {
     ///
     /// [`IoError::Engine`] if parameters or weights of the model are not known.
     pub fn of(machine: &Machine, kv_dtype_bytes: Option<f64>) -> Result<Self> {
-        let work = Work::of(machine, kv_dtype_bytes)?;
+        let mut work = Work::of(machine, kv_dtype_bytes)?;
+        let allowance = machine.gpu.clock_allowance;
+        work.peak = FlopPerSecond::new(work.peak.get() * allowance)
+            .map_err(|e| IoError::Engine { problem: e.to_string() })?;
+        let steps = RooflineSource {
+            machine: machine.clone(),
+            mfu: allowance,
+            mbu: 1.0,
+            overhead: Ticks::ZERO,
+            kv_dtype_bytes,
+        }
+        .step_time()?;
         let experts = work.experts.map_or(0.0, |e| e.bytes * e.chosen as f64 / e.each_layer as f64);
         let weights = Bytes::new(work.always_read + experts)
             .map_err(|e| IoError::Engine { problem: e.to_string() })?;
-        Ok(Self { work, weights })
+        Ok(Self { work, steps, weights })
     }
 
     /// The least TTFT of a prompt of which nothing is cached, in seconds.
@@ -309,27 +322,55 @@ impl Floor {
         Ok(step.map_err(core)?.get())
     }
 
-    /// The mean TTFT and TPOT of completed requests, each beside the mean of its floors.
+    /// The least time of any step, as a step time.
+    #[must_use]
+    pub const fn steps(&self) -> &Roofline {
+        &self.steps
+    }
+
+    /// The mean TTFT and TPOT of completed requests, each beside a bound that it should respect.
     ///
-    /// Both are means over the same requests, so that no mix of lengths can be below. Only what is
-    /// below the floor is returned: a loaded server is many times above it and nothing is wrong.
+    /// A mean below the mean of the requests' own floors stands beside that: both are over the same
+    /// requests, so that no mix of lengths can be below. A TPOT that is not stands beside the time
+    /// of a step that decodes for as many requests as are in flight by Little's law: whoever is many
+    /// times above that is not slow for the load. TTFT has no such bound, since it queues.
     ///
     /// # Errors
     ///
     /// As [`Self::ttft_s`].
-    pub fn broken(&self, table: &RequestTable) -> Result<Vec<Ideal>> {
+    pub fn against(&self, table: &RequestTable) -> Result<Vec<Ideal>> {
         let (mut ttft, mut tpot) = (Sum::default(), Sum::default());
+        // What Little's law needs: time in the system, context held, and the ends of the run.
+        let (mut in_system_s, mut held) = (0.0, 0.0);
+        let (mut first, mut last) = (f64::INFINITY, f64::NEG_INFINITY);
         for r in table.requests().filter(|r| r.outcome() == Outcome::Completed) {
             let Some(prompt) = r.input_tokens() else { continue };
             if let Some(measured) = r.ttft() {
                 ttft.add(measured.get(), self.ttft_s(prompt)?);
             }
-            if let (Some(measured), Some(2..)) = (r.tpot(), r.output_tokens()) {
+            if let (Some(measured), Some(output @ 2..)) = (r.tpot(), r.output_tokens()) {
                 tpot.add(SecondsPerToken::get(measured), self.tpot_s(prompt)?);
+                if let (Some(arrival), Some(e2e)) = (r.arrival_s(), r.e2e_latency()) {
+                    in_system_s += e2e.get();
+                    held += (prompt as f64 + output as f64 / 2.0) * e2e.get();
+                    (first, last) = (first.min(arrival), last.max(arrival + e2e.get()));
+                }
             }
         }
         let both = [(Subject::Ttft, ttft), (Subject::Tpot, tpot)];
-        Ok(both.into_iter().filter_map(|(subject, sum)| sum.ideal(subject)).collect())
+        let mut all: Vec<Ideal> =
+            both.into_iter().filter_map(|(subject, sum)| sum.ideal(subject)).collect();
+        if first < last && !all.iter().any(|i| i.subject == Subject::Tpot) {
+            let span = last - first;
+            let mut step = MeanWork::default();
+            (step.decodes, step.decode_context) = (in_system_s / span, held / span);
+            all.push(Ideal {
+                subject: Subject::Tpot,
+                measured_s: tpot.measured / tpot.n as f64,
+                bound_s: self.steps.mean_seconds(&step),
+            });
+        }
+        Ok(all)
     }
 }
 

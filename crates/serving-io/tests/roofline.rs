@@ -136,25 +136,39 @@ fn timelines(ttft: f64, tpot: f64) -> RequestTable {
 
 /// 4,096 tokens take 57.8 ms of an H100, and a decode step 4.64 ms: a run below either is an error for
 /// that figure alone, one above or within 5 % below is none.
+///
+/// Slow is a TPOT for its load: at one request a second 0.05 s keep 5.05 in flight, whose step reads
+/// 15.01 GB of weights and 5.05 · 4,146 tokens of 131,072 bytes, 5.3 ms; 0.05 s is 9 times that.
 #[test]
-fn a_run_that_is_faster_than_its_machine_is_an_error() {
+fn a_run_that_is_faster_than_its_machine_is_an_error_and_one_far_slower_a_warning() {
     let floor = floor("llama-3.1-8b", "h100", 1);
     let raised = |ttft, tpot| {
         let table = timelines(ttft, tpot);
         let slo = SloSet::none();
-        let ideal = floor.broken(&table).unwrap();
+        let ideal = floor.against(&table).unwrap();
         let facts = Facts::new(&Evidence { ideal: &ideal, ..Evidence::of(&table, &slo) });
-        let found: Vec<_> = findings(&facts).into_iter().filter(|f| f.check.id == "W25").collect();
-        assert!(found.iter().all(|f| f.level == Level::Error));
-        ideal.iter().map(|i| i.subject).take(found.len()).collect::<Vec<_>>()
+        let found = findings(&facts).into_iter().filter(|f| f.check.id == "W25");
+        found.map(|f| (f.level, f.affects)).collect::<Vec<_>>()
     };
+    let (error, warn) = (Level::Error, Level::Warn);
+    let (ttft, tpot) = (vec![Subject::Ttft], vec![Subject::Tpot]);
     assert_eq!(raised(0.1, 0.01), []);
-    assert_eq!(raised(0.03, 0.01), [Subject::Ttft]);
-    assert_eq!(raised(0.1, 0.003), [Subject::Tpot]);
-    assert_eq!(raised(0.03, 0.003), [Subject::Ttft, Subject::Tpot]);
-    // Slow is no error: a loaded server is many times above its floor.
-    assert_eq!(raised(10.0, 0.5), []);
+    assert_eq!(raised(0.03, 0.01), [(error, ttft.clone())]);
+    assert_eq!(raised(0.1, 0.003), [(error, tpot.clone())]);
+    assert_eq!(raised(0.03, 0.003), [(error, ttft), (error, tpot.clone())]);
     assert_eq!(raised(0.057, 0.0046), []);
+    // Queueing makes any TTFT, and as many in flight a longer step.
+    assert_eq!(raised(10.0, 0.025), []);
+    assert_eq!(raised(0.1, 0.05), [(warn, tpot)]);
+}
+
+/// Boards for desks run above the boost clock of their peak: the 182 TFLOP/s that kernels of an
+/// RTX 4090 reached are no error, twice its peak is one.
+#[test]
+fn a_board_may_run_above_its_boost_clock() {
+    let floor = floor("llama-3.1-8b", "rtx 4090", 1);
+    let peak = 2.0 * 6_979_588_096.0 * 8192.0 / 165.2e12;
+    near(floor.ttft_s(8192).unwrap(), peak / 1.25, 1e-9);
 }
 
 #[test]

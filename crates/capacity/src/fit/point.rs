@@ -1,5 +1,7 @@
 //! One measured step, and files of them.
 
+use sched_sim::MeanWork;
+
 /// What kind of step a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Regime {
@@ -108,6 +110,16 @@ impl Point {
     #[must_use]
     pub fn new_tokens(&self) -> f64 {
         self.prefill_tokens + self.decodes
+    }
+
+    /// What it processed, as a mean: a mean step has fractions.
+    #[must_use]
+    pub fn work(&self) -> MeanWork {
+        let mut work = MeanWork::default();
+        (work.prefills, work.prefill_tokens) = (self.prefills, self.prefill_tokens);
+        (work.decodes, work.decode_context) = (self.decodes, self.context);
+        work.attention = self.attention;
+        work
     }
 
     /// Tokens whose KV the step needs: context of the decodes, chunks, and what is before them.

@@ -1,13 +1,45 @@
-//! A step time against runs that it has not seen.
+//! Measured steps against what the hardware allows, and a step time against runs that it has not
+//! seen.
 
 use metrics_core::RequestTimeline;
 use metrics_core::timeline::Outcome;
-use metrics_core::validity::Finding;
+use metrics_core::validity::content::against_ideal;
+use metrics_core::validity::evidence::Ideal;
 use metrics_core::validity::model::{crosses_saturation, errors_cancel};
+use metrics_core::validity::{Finding, Subject};
 use sched_sim::{StepTime, Ticks, Workload, WorkloadRequest};
 
 use crate::error::{FitError, Result};
+use crate::fit::point::{Point, Regime};
 use crate::means::{Means, Server};
+
+/// W25: measured steps that are faster than any can be, or all many times slower.
+///
+/// `bound` is the least time of a step. Of each kind of step the point is judged that is nearest to
+/// it: if even that is more than five times above, all are. A decode step counts as TPOT, one with
+/// prefill as TTFT. Each finding ends with its point.
+#[must_use]
+pub fn against_bound(points: &[Point], bound: &dyn StepTime) -> Vec<Finding> {
+    let kinds = [
+        (Regime::Decode, Subject::Tpot),
+        (Regime::Mean, Subject::Tpot),
+        (Regime::Prefill, Subject::Ttft),
+    ];
+    let nearest = |regime: Regime| {
+        let own = points.iter().filter(|p| p.regime == regime);
+        own.map(|p| (p, bound.mean_seconds(&p.work())))
+            .min_by(|(p, b), (q, c)| (p.time_s / b).total_cmp(&(q.time_s / c)))
+    };
+    kinds
+        .into_iter()
+        .filter_map(|(regime, subject)| {
+            let (point, bound_s) = nearest(regime)?;
+            let mut finding = against_ideal(&Ideal { subject, measured_s: point.time_s, bound_s })?;
+            finding.says.push_str(&format!(", in a {}: {}", regime.title(), point.name()));
+            Some(finding)
+        })
+        .collect()
+}
 
 /// A simulated run beside the measured one.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +122,34 @@ mod tests {
         let one = Means::from_values([1.0; 3]);
         let errors = Means::from_values(errors);
         Replay { requests: 1, left_out: 0, measured: one, predicted: one, errors, load }
+    }
+
+    /// Decode steps of at least 5 ms and 1 µs a context token, prefill of 0.1 ms a token.
+    #[test]
+    fn steps_are_held_against_what_the_hardware_allows() {
+        let t = |s: &str| s.parse::<Ticks>().unwrap();
+        let bound = sched_sim::Affine::new(sched_sim::Coefficients {
+            base: t("5ms"),
+            prefill: t("0.1ms"),
+            context: t("1us"),
+            ..sched_sim::Coefficients::default()
+        })
+        .unwrap();
+        let ids = |points: &[Point]| -> Vec<(&str, Vec<Subject>)> {
+            let found = against_bound(points, &bound).into_iter();
+            found.map(|f| (f.level.name(), f.affects)).collect()
+        };
+        let decode = |ms: f64| Point::decode(1.0, 1000.0, ms / 1e3).at("a.csv line 2");
+        // 6 ms are the least: 5.8 are within 5 %, 5.6 are not, 29 are slow and 31 too slow.
+        assert_eq!(ids(&[decode(5.8), decode(40.0)]), []);
+        assert_eq!(ids(&[decode(5.6), decode(40.0)]), [("error", vec![Subject::Tpot])]);
+        assert_eq!(ids(&[decode(29.0), decode(40.0)]), []);
+        assert_eq!(ids(&[decode(31.0), decode(40.0)]), [("warn", vec![Subject::Tpot])]);
+        // A prompt of 100 tokens takes 15 ms at least.
+        let prompt = |ms: f64| Point::prefill(1.0, 100.0, ms / 1e3);
+        assert_eq!(ids(&[decode(10.0), prompt(14.0)]), [("error", vec![Subject::Ttft])]);
+        let said = against_bound(&[decode(5.6)], &bound).remove(0).says;
+        assert!(said.ends_with("in a pure decode step: B 1, C 1000 (a.csv line 2)"), "{said}");
     }
 
     /// TTFT 40 % short and TPOT 35 % long make an E2E that is 5 % off; a load of 0.97 with a step

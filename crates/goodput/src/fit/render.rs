@@ -6,6 +6,7 @@ use anyhow::Result;
 use capacity::fit::{Errors, Form, Point, Regime, RegimeFit, Term};
 use metrics_core::Seconds;
 use metrics_core::format;
+use metrics_core::validity::Finding;
 use serde_json::{Value, json};
 
 use super::{Answer, Check, Group};
@@ -124,6 +125,21 @@ fn text_of(answer: &Answer) -> Result<String> {
     if let Some(first) = first {
         let n = format::things(*count, "deployment");
         writeln!(text, "\n{n} without a fit, the first: {}", one_line(first))?;
+    }
+    match &answer.bounds {
+        None => {}
+        Some(Err(why)) => {
+            writeln!(text, "\nnot held against what the hardware allows: {}", one_line(why))?;
+        }
+        Some(Ok(findings)) if findings.is_empty() => {
+            writeln!(text, "\nno step is faster than bandwidth and FLOP allow, none all too slow")?;
+        }
+        Some(Ok(findings)) => {
+            writeln!(text)?;
+            for f in findings {
+                finding(&mut text, f)?;
+            }
+        }
     }
     for check in &answer.checks {
         checked(&mut text, answer, check)?;
@@ -273,6 +289,11 @@ fn plot(text: &mut String, group: &Group, fit: &RegimeFit) -> Result<()> {
     Ok(())
 }
 
+fn finding(text: &mut String, f: &Finding) -> Result<()> {
+    let label = format!("{} {}", f.check.id, f.level.name());
+    line(text, &label, &format!("{}: {}", f.check.title.en, f.says))
+}
+
 fn checked(text: &mut String, answer: &Answer, check: &Check) -> Result<()> {
     let s = &check.source;
     let n = format::things(s.points.len() as u64, "point");
@@ -323,8 +344,7 @@ fn checked(text: &mut String, answer: &Answer, check: &Check) -> Result<()> {
                 )?;
             }
             for f in &replayed.findings {
-                let label = format!("{} {}", f.check.id, f.level.name());
-                line(text, &label, &format!("{}: {}", f.check.title.en, f.says))?;
+                finding(text, f)?;
             }
         }
     }
@@ -550,6 +570,15 @@ fn json_of(answer: &Answer) -> Result<String> {
         "deployments": deployments,
         "deployments_without_fit": answer.skipped.0,
         "validation": checks,
+        "findings": match &answer.bounds {
+            Some(Ok(findings)) => findings.iter().map(crate::report::finding_json).collect(),
+            _ => Value::Null,
+        },
+        "findings_none_because": match &answer.bounds {
+            None => Some("give --model and --gpu"),
+            Some(Err(why)) => Some(why.as_str()),
+            Some(Ok(_)) => None,
+        },
         "written": answer.written,
     }))
 }

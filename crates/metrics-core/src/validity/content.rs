@@ -180,7 +180,7 @@ pub const W25: Check = Check {
         "检查精度、前缀缓存以及实际应答的模型",
     ),
     source: Source { work: "aiconfigurator#1150; TensorRT-LLM#321", section: "case K032" },
-    raised_by: &[Command::Report, Command::Sim],
+    raised_by: &[Command::Report, Command::Sim, Command::Fit],
 };
 
 /// The instants of a trace, counted.

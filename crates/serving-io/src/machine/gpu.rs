@@ -47,6 +47,9 @@ pub struct Gpu {
     pub memory: Bytes,
     /// Bandwidth of the memory.
     pub bandwidth: BytesPerSecond,
+    /// How many times its peak a measurement may reach, since the board runs above the boost clock
+    /// at which peaks are stated; 1 for most.
+    pub clock_allowance: f64,
     /// Where the figures come from.
     pub source: String,
     half: FlopPerSecond,
@@ -123,6 +126,7 @@ struct Row {
     fp8: Option<f64>,
     int8: Option<f64>,
     fp4: Option<f64>,
+    clock_allowance: Option<f64>,
     source: String,
 }
 
@@ -138,6 +142,7 @@ impl Row {
             name: self.name.clone(),
             memory: Bytes::new(f64::from(self.memory_mib) * 1_048_576.0).map_err(core)?,
             bandwidth: BytesPerSecond::new(self.bandwidth_gb_per_s * 1e9).map_err(core)?,
+            clock_allowance: self.clock_allowance.unwrap_or(1.0),
             source: self.source.clone(),
             half: peak(self.half)?,
             fp8: self.fp8.map(peak).transpose()?,
