@@ -1137,3 +1137,67 @@ fn a_window_of_a_run_is_a_chrome_trace() {
     let steps: Vec<_> = spans.filter(|e| e["pid"] == 1).collect();
     assert!(steps.windows(2).all(|w| end(w[0]) <= w[1]["ts"].as_f64().unwrap() + 1e-6));
 }
+
+/// A log of 40 requests in one file and in two shards.
+fn folder_of_shards() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |i: u32| {
+        let (ttft, gaps) = (100 + 7 * (i * 13 % 20), 1 + i % 9);
+        let e2e = ttft + (10 + i % 5 * 4) * gaps;
+        let outcome = if i % 20 == 7 { "failed" } else { "completed" };
+        let (arrival, input) = (f64::from(i) * 0.5, 50 + i);
+        format!("{i},{arrival},{ttft},{e2e},{input},{},{outcome}\n", 1 + gaps)
+    };
+    let write = |name: &str, rows: std::ops::Range<u32>| {
+        let mut text =
+            "id,arrival_s,ttft_ms,e2e_ms,input_tokens,output_tokens,outcome\n".to_owned();
+        rows.for_each(|i| text.push_str(&row(i)));
+        std::fs::write(dir.path().join(name), text).unwrap();
+    };
+    write("all.csv", 0..40);
+    write("a.csv", 0..23);
+    write("b.csv", 23..40);
+    dir
+}
+
+const SHARD_SLO: [&str; 2] = ["--slo", "ttft<150ms,tpot<20ms"];
+
+/// Shards that were reported apart, on other machines perhaps, give the report of the whole log.
+#[test]
+fn sketches_of_shards_are_merged() {
+    let dir = folder_of_shards();
+    let of = |arguments: &[&str]| run_in(dir.path(), &[arguments, &SHARD_SLO].concat());
+    let whole = of(&["report", "all.csv", "--sketch"]);
+    insta::assert_snapshot!("sketch", whole);
+    for shard in ["a", "b"] {
+        of(&["report", &format!("{shard}.csv"), "--partial", &format!("{shard}.part")]);
+    }
+    let merged = run_in(dir.path(), &["report", "--merge", "b.part", "a.part"]);
+    let figures = |text: &str| {
+        let (_, rest) = text.split_once('\n').unwrap();
+        let (figures, rest) = rest.split_once("How the file was read").unwrap();
+        let (_, findings) = rest.split_once("\nFindings").unwrap();
+        (figures.to_owned(), findings.to_owned())
+    };
+    assert_eq!(figures(&merged), figures(&whole));
+}
+
+#[test]
+fn what_cannot_be_merged_says_why() {
+    let dir = folder_of_shards();
+    run_in(dir.path(), &["report", "a.csv", SHARD_SLO[0], SHARD_SLO[1], "--partial", "a.part"]);
+    run_in(dir.path(), &["report", "b.csv", "--slo", "ttft<1s", "--partial", "b.part"]);
+    let text = std::fs::read_to_string(dir.path().join("a.part")).unwrap();
+    std::fs::write(dir.path().join("cut.part"), &text[..300]).unwrap();
+    let said: String = [
+        &["report", "--merge", "a.part", "a.part"][..],
+        &["report", "--merge", "a.part", "b.part"],
+        &["report", "--merge", "a.part", "b.csv"],
+        &["report", "--merge", "a.part", "cut.part"],
+        &["report", "a.part"],
+    ]
+    .iter()
+    .map(|arguments| refused(dir.path(), arguments))
+    .collect();
+    insta::assert_snapshot!("merge_refused", said);
+}

@@ -330,6 +330,14 @@ fn unknown(input: &Input) -> IoError {
         let found = "a JSON object without a key".to_owned();
         return IoError::UnknownFormat { at, found, expected: format!("one of {}", formats()) };
     }
+    if ["shards", "durations_s", "clock"].iter().all(|key| head.has_key(key)) {
+        return IoError::Value {
+            at,
+            found: "a partial result".to_owned(),
+            expected: "a log or result; partial results are read by `goodput report --merge`"
+                .to_owned(),
+        };
+    }
     if let Some(line) = head.ends_early {
         let at = Box::new(Place::line(&input.name, line));
         return IoError::Truncated { at, inside: "a JSON object" };
