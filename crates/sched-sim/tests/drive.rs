@@ -5,13 +5,13 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{decode_first, step_time};
+use common::{decode_first, step_time, transfer};
 use proptest::prelude::*;
 use sched_sim::drive::{Driven, drive};
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::Server;
 use sched_sim::workload::{ClosedLoop, Lengths};
-use sched_sim::{Affine, DecodeFirst, Replica, RunEnd, Ticks};
+use sched_sim::{Affine, DecodeFirst, Disaggregated, Replica, RunEnd, Ticks};
 
 fn users() -> impl Strategy<Value = ClosedLoop> {
     let think = prop::sample::select(vec!["0s", "5ms", "exponential:mean=80ms", "2s"]);
@@ -52,7 +52,8 @@ fn turn(id: &str) -> (u64, u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Skipping and plain servers see the same requests and give the same answers; nobody has two
+    /// Skipping and plain servers, in one fleet or in two pools, see the same requests and give the
+    /// same answers; nobody has two
     /// requests at once; and the interactive law is exact: of each user, the times in the system
     /// and the think times fill the time until the last answer.
     #[test]
@@ -62,11 +63,18 @@ proptest! {
         step_time in step_time(),
         replicas in 1_usize..4,
         kind in prop::sample::select(RouterKind::ALL.to_vec()),
+        decode in prop::option::of((1_usize..4, transfer())),
     ) {
         let run = |reference| -> (Driven, sched_sim::RunStatistics) {
-            let mut fleet = fleet(replicas, reference, policy, step_time, kind);
-            let driven = drive(&mut fleet, &mut users.arrivals().unwrap(), &mut ()).unwrap();
-            let s = fleet.statistics();
+            let fleet = |replicas| fleet(replicas, reference, policy, step_time, kind);
+            let mut server: Box<dyn Server> = match decode {
+                Some((n, transfer)) => {
+                    Box::new(Disaggregated::new(fleet(replicas), fleet(n), transfer))
+                }
+                None => Box::new(fleet(replicas)),
+            };
+            let driven = drive(&mut server, &mut users.arrivals().unwrap(), &mut ()).unwrap();
+            let s = server.statistics();
             (driven, s)
         };
         let (driven, s) = run(false);
