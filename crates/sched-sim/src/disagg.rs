@@ -171,7 +171,7 @@ struct Inside {
 impl Inside {
     /// When its transfer began, if it has not reached the decode pool.
     fn sent(&self) -> Option<Ticks> {
-        let transfer = self.first.as_deref()?.transfer?;
+        let transfer = self.first.as_deref()?.transfer.as_deref()?;
         transfer.to.is_none().then_some(transfer.from)
     }
 }
@@ -261,19 +261,19 @@ impl<P: Server, D: Server> Disaggregated<P, D> {
             }
             over.progress.record.last_token = RequestRecord::NEW.last_token;
             if let Some((_, why)) = inside.job.departure().filter(|(at, _)| *at <= over.at) {
-                self.leave(id, over.progress, over.at, why);
+                self.leave((id, over.server), over.progress, over.at, why);
                 continue;
             }
             let to = over.at.after(self.transfer.time(inside.job.input_tokens));
             if Ticks::LONGEST_RUN < to {
                 return Err(SimError::RunTooLong);
             }
-            over.progress.transfer = Some(Transfer {
+            over.progress.transfer = Some(Box::new(Transfer {
                 from_server: over.server,
                 from: over.at,
                 to: None,
                 admitted: None,
-            });
+            }));
             inside.first = Some(Box::new(over.progress));
             self.on_the_way.insert((to, id));
         }
@@ -281,17 +281,16 @@ impl<P: Server, D: Server> Disaggregated<P, D> {
         Ok(())
     }
 
-    /// The client of a request leaves between the pools.
-    fn leave(&mut self, id: u64, progress: Progress, at: Ticks, why: Leave) {
+    /// The client of a request leaves between the pools; `server` had it last.
+    fn leave(&mut self, (id, server): (u64, usize), progress: Progress, at: Ticks, why: Leave) {
         match why {
             Leave::Cancel => self.totals.cancelled += 1,
             Leave::Timeout => self.totals.timed_out += 1,
         }
         self.totals.left = self.totals.left.max(at);
-        if let Some(transfer) = progress.transfer {
+        if let Some(transfer) = &progress.transfer {
             self.totals.transfer_time += at.0 - transfer.from.0;
         }
-        let server = progress.transfer.map_or(0, |t| t.from_server);
         self.inside.remove(&id);
         self.over.push(Over { server, ..Over::new(progress, at, why.ending()) });
     }
@@ -305,9 +304,10 @@ impl<P: Server, D: Server> Disaggregated<P, D> {
         for (to, id, at, why) in leaving.collect::<Vec<_>>() {
             self.on_the_way.remove(&(to, id));
             let first = self.inside.get_mut(&id).and_then(|inside| inside.first.take());
-            if let Some(first) = first {
-                let at = at.max(first.transfer.map_or(at, |t| t.from));
-                self.leave(id, *first, at, why);
+            if let Some(first) = first
+                && let Some(&Transfer { from, from_server, .. }) = first.transfer.as_deref()
+            {
+                self.leave((id, from_server), *first, at.max(from), why);
             }
         }
     }
@@ -350,7 +350,8 @@ impl<P: Server, D: Server> Disaggregated<P, D> {
         let known: BTreeSet<u64> = self.decode.inside().iter().map(|p| p.id).collect();
         let sent = self.inside.iter().filter(|(id, _)| !known.contains(id));
         let mut open = (0, 0);
-        for transfer in sent.filter_map(|(_, inside)| inside.first.as_deref()?.transfer) {
+        for transfer in sent.filter_map(|(_, inside)| inside.first.as_deref()?.transfer.as_deref())
+        {
             open.0 += 1;
             // Up to its arrival it is counted already.
             let from = transfer.to.unwrap_or(transfer.from);
@@ -362,8 +363,10 @@ impl<P: Server, D: Server> Disaggregated<P, D> {
 
 /// A request as a whole, from its parts in the two pools.
 fn whole(first: Progress, second: Progress) -> Progress {
-    let transfer = first.transfer.map(|t| Transfer { admitted: second.record.scheduled(), ..t });
-    let mut whole = Progress { transfer, ..first };
+    let mut whole = first;
+    if let Some(transfer) = &mut whole.transfer {
+        transfer.admitted = second.record.scheduled();
+    }
     whole.record.last_token = second.record.last_token;
     whole.prefilled = second.prefilled;
     whole.output_tokens = second.output_tokens;

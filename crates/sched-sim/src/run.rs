@@ -361,7 +361,7 @@ impl<'w> Books<'w> {
             .then_some(progress.output_tokens),
             stalls: progress.stalls,
             held: progress.held,
-            transfer: progress.transfer,
+            transfer: progress.transfer.map(|transfer| *transfer),
         };
         self.keep(detail);
     }
@@ -395,6 +395,7 @@ impl<'w> Books<'w> {
             }
             let Progress { stalls, held, transfer, .. } = progress;
             let rest = RequestDetail::default();
+            let transfer = transfer.map(|transfer| *transfer);
             self.keep(RequestDetail { position, stalls, held, transfer, ..rest });
         }
         self.details.sort_unstable_by_key(|d| d.position);

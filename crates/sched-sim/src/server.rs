@@ -168,7 +168,7 @@ pub struct Progress {
     /// Steps that went on without it although it was in the batch, in order.
     pub held: Vec<Span>,
     /// How its KV moved from one pool to another, if there are two.
-    pub transfer: Option<Transfer>,
+    pub transfer: Option<Box<Transfer>>,
 }
 
 /// How a request ended.

@@ -91,7 +91,7 @@ proptest! {
             let r = &workload.requests()[usize::try_from(o.progress.id).unwrap()];
             prop_assert_eq!((o.progress.arrival, o.progress.made_before), (r.arrival, 0));
             let record = o.progress.record;
-            let Some(moved) = o.progress.transfer else {
+            let Some(moved) = o.progress.transfer.as_deref() else {
                 prop_assert!(o.server < prefill.servers);
                 prop_assert!(r.output_tokens == 1 || o.ending != Ending::Completed);
                 continue;
@@ -248,7 +248,7 @@ fn clients_leave_during_the_transfer() {
         let mut over = Vec::new();
         server.take_over(&mut over);
         assert_eq!(over[0].progress.output_tokens, 1);
-        assert_eq!(over[0].progress.transfer.unwrap().to, None);
+        assert_eq!(over[0].progress.transfer.as_deref().unwrap().to, None);
         (over[0].ending, over[0].at)
     };
     let at = |us: u64| Ticks::from_nanoseconds(us * 1000);
@@ -265,6 +265,18 @@ fn clients_leave_during_the_transfer() {
         assert_eq!(server.next_visible(&mut ()).unwrap(), None);
     });
     assert_eq!(cancelled, (Ending::Cancelled, at(3200)));
+    // Who has left by the first token is not sent on; the second of two servers had it.
+    let prefill = Fleet::new(vec![sarathi(8), sarathi(8)], RouterKind::RoundRobin, 1).unwrap();
+    let mut server = Disaggregated::new(prefill, sarathi(8), slow_link());
+    server.submit(Job::new(0, Ticks::ZERO, 100, 5)).unwrap();
+    let mut job = Job::new(1, Ticks::ZERO, 100, 5);
+    job.timeout_at = Some(at(1500));
+    server.submit(job).unwrap();
+    server.advance_to(at(2000), &mut ()).unwrap();
+    let mut over = Vec::new();
+    server.take_over(&mut over);
+    assert_eq!((over[0].ending, over[0].at, over[0].server), (Ending::TimedOut, at(2000), 1));
+    assert_eq!((over[0].progress.transfer.clone(), over[0].progress.output_tokens), (None, 1));
 }
 
 /// What the decode pool has no room for is refused when it gets there, and its first token stays.
