@@ -1070,6 +1070,22 @@ fn fleets_are_compared_and_their_replicas_shown() {
     ");
 }
 
+/// Four slots, three who may wait, and a permit every third of a second, at 20 requests a second.
+#[test]
+fn refusals_are_counted_by_reason() {
+    let common = ["sim", "--max-num-seqs", "4", "--chunk", "256", "--rate", "20/s"];
+    let doors = ["--requests", "200", "--max-waiting", "3", "--token-bucket", "3/s,burst=1"];
+    let sim = |more: &[&str]| run(&[&common[..], &doors, more].concat());
+    let json: serde_json::Value = serde_json::from_str(&sim(&["--format", "json"])).unwrap();
+    let run = &json["runs"][0];
+    let reasons = run["simulation"]["rejected_by_reason"].as_object().unwrap();
+    let [full, permits] = ["queue_full", "token_bucket"].map(|why| reasons[why].as_u64().unwrap());
+    assert!(0 < full && 0 < permits, "{reasons:?}");
+    assert_eq!(run["rejected_requests"], full + permits);
+    let said = format!("refused          {full} queue full, {permits} token bucket\n");
+    assert!(sim(&[]).contains(&said), "{said}");
+}
+
 /// One server for prompts and two for answers: 400 requests at 9/s, 131072 bytes of KV a token.
 #[test]
 fn pools_are_shown_one_by_one() {

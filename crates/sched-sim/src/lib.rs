@@ -77,7 +77,7 @@ pub use simulation::{
     RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Transfer,
     Unfinished,
 };
-pub use statistics::{KvStatistics, RunStatistics};
+pub use statistics::{KvStatistics, Refused, RunStatistics};
 pub use step::Step;
 pub use step_time::{Affine, Coefficients, MeanWork, StepTime, StepWork, StretchTime};
 pub use table::{Grid, Split, Table};

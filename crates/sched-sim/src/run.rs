@@ -70,6 +70,9 @@ impl Clock {
     pub fn refuse(&mut self, over: Over) {
         self.statistics.injected += 1;
         self.statistics.rejected += 1;
+        if let Ending::Rejected(why) = &over.ending {
+            self.statistics.refused.count(why);
+        }
         self.over.push(over);
     }
 

@@ -80,6 +80,8 @@ proptest! {
         prop_assert_eq!(count(|e| *e == Ending::Cancelled), s.cancelled);
         prop_assert_eq!(count(|e| *e == Ending::TimedOut), s.timed_out);
         prop_assert_eq!(count(|e| matches!(e, Ending::Rejected(_))), s.rejected);
+        let by_reason = s.refused.by_reason().map(|(_, n)| n);
+        prop_assert_eq!(by_reason.iter().sum::<u64>(), s.rejected);
         prop_assert_eq!(s.servers, each.len() as u64);
         if end == RunEnd::Completed {
             prop_assert_eq!(over.len(), workload.len());

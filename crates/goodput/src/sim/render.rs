@@ -528,6 +528,12 @@ fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
                 .collect::<String>()
         ),
     )?;
+    let refused = s.refused.by_reason().into_iter().filter(|(_, n)| 0 < *n);
+    let refused: Vec<String> =
+        refused.map(|(why, n)| format!("{n} {}", why.replace('_', " "))).collect();
+    if !refused.is_empty() {
+        line(text, "refused", &refused.join(", "))?;
+    }
     let little = if s.littles_law_holds() {
         "holds exactly: the area under the requests in the system is the sum of their times there"
     } else {
@@ -780,6 +786,12 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
             "completed": s.completed,
             "running": s.running,
             "queued": s.queued,
+            "rejected_by_reason": s
+                .refused
+                .by_reason()
+                .into_iter()
+                .map(|(why, n)| (why.to_owned(), json!(n)))
+                .collect::<Map<String, Value>>(),
             "steps": s.steps,
             "event_steps": s.event_steps,
             "busy_share": s.busy_share(),
