@@ -1,6 +1,7 @@
 //! `goodput sim`: a workload under one or several settings, on an exact clock.
 
 mod generate;
+mod pools;
 mod render;
 mod seeds;
 mod served;
@@ -26,8 +27,8 @@ use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::workload::{ClosedLoop, WorkloadSpec};
 use sched_sim::{
     AdmissionRule, BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, Preemption,
-    RateScale, RequestDetail, RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings, Ticks,
-    TokenBucket, Workload,
+    RateScale, RequestDetail, RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings,
+    StepTime, Ticks, TokenBucket, Workload,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
@@ -37,7 +38,8 @@ use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
 
-use self::served::{Arriving, TailAnswer};
+use self::pools::{Moved, Pools};
+use self::served::{Arriving, Maker, TailAnswer};
 use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
 use crate::trace::Part;
@@ -64,6 +66,8 @@ Examples:
   goodput sim --policy vllm-v1 --max-num-batched-tokens 2048,8192 --slo 'ttft<500ms'
   goodput sim --engine vllm --engine-args 'vllm serve my/model --max-num-seqs 128'
   goodput sim --engine vllm --step-time roofline:model=qwen3-8b,gpu=l40s,mfu=0.5,mbu=0.8
+  goodput sim --policy sarathi --max-num-seqs 64 --chunk 2048 --disagg prefill=1,decode=2 \\
+      --kv-transfer 400Gbit/s
   goodput sim --max-num-seqs 64 --chunk 256 --requests-out requests.jsonl
   goodput report requests.jsonl --slo 'ttft<500ms'";
 
@@ -120,11 +124,23 @@ pub struct Arguments {
     #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE|ROOFLINE")]
     step_time: Option<String>,
     /// Servers behind a router.
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", group = "fleet")]
     replicas: Vec<String>,
+    /// Servers for prompts and servers for answers, such as prefill=2,decode=3, each pool behind a
+    /// router of its own: the first token comes from one pool, the KV moves for --kv-transfer, and
+    /// the other tokens come from the other pool. May be given several times.
+    #[arg(long, value_name = "COUNTS", group = "fleet", requires = "kv_transfer")]
+    disagg: Vec<String>,
+    /// How fast KV moves between the pools: a bandwidth of a replica, 400Gbit/s or 50GB/s, or a time
+    /// per token of the prompt, 3us/token.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "disagg")]
+    kv_transfer: Vec<String>,
+    /// What every transfer takes beside that [default: 0s].
+    #[arg(long, value_name = "TIME", requires = "disagg")]
+    kv_transfer_latency: Option<String>,
     /// Who gets a request: round-robin, random, least-requests, least-tokens, power-of-two,
     /// prefix-affinity or central-queue [default: least-requests].
-    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "replicas")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "fleet")]
     router: Vec<String>,
     /// So many users in place of a rate, each of whom waits for the answer and thinks for --think.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
@@ -326,6 +342,8 @@ struct Setting {
     server: ServerOptions,
     /// Servers behind a router.
     replicas: u64,
+    /// A pool for prompts and one for answers, in place of replicas.
+    pools: Option<Pools>,
     router: RouterKind,
     /// Users who wait for their answers, in place of a rate.
     users: Option<u64>,
@@ -345,6 +363,7 @@ impl Setting {
             engine: EngineOptions::default(),
             server: ServerOptions::default(),
             replicas: 1,
+            pools: None,
             router: RouterKind::LeastRequests,
             users: None,
         })
@@ -391,8 +410,11 @@ struct Simulated {
     end: RunEnd,
     /// Steps outside of the range in which the step time is known.
     beyond: Vec<String>,
-    /// The totals of each server.
+    /// The totals of each server, and what each server of two pools has to bear.
     each: Vec<RunStatistics>,
+    pool_loads: Option<[OfferedLoad; 2]>,
+    /// What moved between two pools.
+    moved: Option<Moved>,
     /// Where the time of the slowest went, if that was asked for.
     tail: Option<TailAnswer>,
     /// What vllm-v1 was told.
@@ -585,6 +607,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 engine,
                                 server: server.clone(),
                                 replicas: 1,
+                                pools: None,
                                 router: RouterKind::LeastRequests,
                                 users: None,
                             };
@@ -685,13 +708,7 @@ fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemptio
                 let time = swap_time.ok_or_else(|| {
                     anyhow!("--preemption: swap needs --swap-time, such as 1us/token")
                 })?;
-                let time = time.strip_suffix("/token").ok_or_else(|| {
-                    anyhow!(
-                        "--swap-time: expected a time per token, such as 1us/token, got `{time}`"
-                    )
-                })?;
-                let per_token = time.parse().map_err(|e| anyhow!("--swap-time: {e}"))?;
-                Preemption::Swap { per_token }
+                Preemption::Swap { per_token: pools::per_token("--swap-time", time)? }
             }
             other => bail!("--preemption: expected recompute or swap, got `{other}`"),
         });
@@ -749,6 +766,7 @@ fn same(a: &Setting, b: &Setting) -> bool {
         && a.policy == b.policy
         && a.engine == b.engine
         && a.server == b.server
+        && a.pools == b.pools
         && a.step_time == b.step_time
         && a.slo == b.slo
 }
@@ -756,17 +774,11 @@ fn same(a: &Setting, b: &Setting) -> bool {
 /// Every setting with every number of replicas, router and number of users.
 fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Setting>> {
     let counts = |option: &str, list: &[String], max: u64| -> Result<Vec<u64>> {
-        list.iter()
-            .map(|n| {
-                let n = grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}"))?;
-                if !(1..=max).contains(&n) {
-                    bail!("{option}: must be from 1 to {max}, got {n}");
-                }
-                Ok(n)
-            })
-            .collect()
+        list.iter().map(|n| served::between(option, n, max)).collect()
     };
-    let replicas = counts("--replicas", &arguments.replicas, 100_000)?;
+    let replicas = (arguments.replicas.iter())
+        .map(|n| served::replicas("--replicas", n))
+        .collect::<Result<Vec<u64>>>()?;
     let users = counts("--users", &arguments.users, 1_000_000)?;
     let routers = (arguments.router.iter())
         .map(|r| r.trim().parse().map_err(|e| anyhow!("--router: {e}")))
@@ -777,12 +789,19 @@ fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Sett
     let users: Vec<Option<u64>> = users.into_iter().map(Some).collect();
     let mut all: Vec<Setting> = Vec::new();
     for setting in settings {
-        for &replicas in &or_own(&replicas, &1) {
+        // A number of replicas, or two pools: flags give one of them.
+        let pools: Vec<_> = pools::of(arguments, &setting)?.into_iter().map(Some).collect();
+        let fleets = or_own(&replicas, &1).into_iter().map(|n| (n, None));
+        let pools = pools.into_iter().map(|pools| (1, pools));
+        let fleets: Vec<(u64, Option<Pools>)> =
+            if arguments.disagg.is_empty() { fleets.collect() } else { pools.collect() };
+        for &(replicas, pools) in &fleets {
             for &router in &or_own(&routers, &RouterKind::LeastRequests) {
                 for &users in &or_own(&users, &None) {
                     // One server has no use for a router.
-                    let router = if replicas == 1 { RouterKind::LeastRequests } else { router };
-                    let setting = Setting { replicas, router, users, ..setting.clone() };
+                    let most = pools.map_or(replicas, |pools| pools.prefill.max(pools.decode));
+                    let router = if most == 1 { RouterKind::LeastRequests } else { router };
+                    let setting = Setting { replicas, pools, router, users, ..setting.clone() };
                     if all.last().is_none_or(|last| !same(last, &setting)) {
                         all.push(setting);
                     }
@@ -841,6 +860,7 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             engine: v.engine,
             server: v.server,
             replicas: 1,
+            pools: None,
             router: RouterKind::LeastRequests,
             users: None,
         })
@@ -855,6 +875,7 @@ fn simulate(
     setting: Setting,
     limits: RunLimits,
 ) -> Result<Simulated> {
+    let seed = source.drawn.as_ref().map_or(1, |spec| spec.seed);
     if let Some(users) = setting.users {
         let Some(spec) = &source.drawn else {
             bail!("--users: the requests are not drawn from a seed");
@@ -868,21 +889,22 @@ fn simulate(
             system_prompts: spec.system_prompts,
             seed: spec.seed,
         };
-        return run_setting(arguments, &Arriving::Users(closed), setting, limits);
+        return run_setting(arguments, &Arriving::Users(closed), setting, limits, seed);
     }
     if setting.rate_scale == RateScale::new(1, 1)? {
-        return run_setting(arguments, &Arriving::Open(&source.workload), setting, limits);
+        return run_setting(arguments, &Arriving::Open(&source.workload), setting, limits, seed);
     }
     let scaled = source.workload.scale_rate(setting.rate_scale)?;
-    run_setting(arguments, &Arriving::Open(&scaled), setting, limits)
+    run_setting(arguments, &Arriving::Open(&scaled), setting, limits, seed)
 }
 
-/// Runs what arrives under one setting.
+/// Runs what arrives under one setting; `seed`: of routers that draw.
 fn run_setting(
     arguments: &Arguments,
     arriving: &Arriving<'_>,
     setting: Setting,
     limits: RunLimits,
+    seed: u64,
 ) -> Result<Simulated> {
     let cost = Watched::new(step_time(&setting.step_time)?);
     let (mut config, mut remarks) = (None, Vec::new());
@@ -893,7 +915,10 @@ fn run_setting(
         remarks.extend(resolved.notes);
         config = Some(resolved.config);
     }
-    let mut server = served::server(arguments, &setting, config.as_ref(), limits, &cost)?;
+    let config_of = config.as_ref();
+    let maker =
+        Maker { arguments, setting: &setting, config: config_of, limits, cost: &cost, seed };
+    let mut server = maker.server()?;
     let mut watch = (Steps::default(), BatchHistory::new());
     let observer: &mut dyn Observer = if arguments.is_watched() { &mut watch } else { &mut () };
     let driven;
@@ -920,16 +945,10 @@ fn run_setting(
         workload,
         if config.is_some() { ", as vLLM does" } else { "" },
     ));
-    let mut load = if let Some(config) = &config {
+    if let Some(config) = &config {
         remarks.extend(cut(&result, config.max_model_len));
-        OfferedLoad::of_vllm_v1(workload, config, cost.inner())?
-    } else {
-        // What a server can do at most, whoever it refuses.
-        let open = setting.server_settings(arguments)?.open();
-        OfferedLoad::of_server(workload, setting.named_policy()?, open, cost.inner())?
-    };
-    // Each replica gets its share.
-    load.arrival_rate = load.arrival_rate.map(|rate| rate / setting.replicas as f64);
+    }
+    let (load, pool_loads) = loads(&maker, workload)?;
     let tail = match &arguments.explain_tail {
         Some(text) => {
             let p = served::percentile(text)?;
@@ -940,6 +959,9 @@ fn run_setting(
     if let Some(path) = &arguments.trace_out {
         if setting.replicas > 1 {
             bail!("--trace-out: is for one server, got {} replicas", setting.replicas);
+        }
+        if let Some(pools) = &setting.pools {
+            bail!("--trace-out: is for one server, got --disagg {}", pools.flag());
         }
         let window = window(arguments.trace_window.as_deref(), result.statistics().end)?;
         write_trace(path, &result, &watch.1, window)
@@ -963,6 +985,8 @@ fn run_setting(
     Ok(Simulated {
         load,
         each,
+        pool_loads,
+        moved: Moved::of(&result),
         tail,
         config,
         remarks,
@@ -976,6 +1000,45 @@ fn run_setting(
         report,
         statistics,
     })
+}
+
+/// What arrives, relative to what a server of the setting can give; of two pools that of the fuller
+/// one, and both.
+fn loads<T: StepTime>(
+    maker: &Maker<'_, '_, Watched<T>>,
+    workload: &Workload,
+) -> Result<(OfferedLoad, Option<[OfferedLoad; 2]>)> {
+    let Maker { arguments, setting, config, cost, seed, .. } = *maker;
+    // Its steps are none of the run.
+    let cost = cost.inner();
+    let load = |workload: &Workload| -> Result<OfferedLoad> {
+        if let Some(config) = config {
+            return Ok(OfferedLoad::of_vllm_v1(workload, config, cost)?);
+        }
+        // What a server can do at most, whoever it refuses.
+        let open = setting.server_settings(arguments)?.open();
+        Ok(OfferedLoad::of_server(workload, setting.named_policy()?, open, cost)?)
+    };
+    let Some(pools) = setting.pools else {
+        let mut load = load(workload)?;
+        // Each replica gets its share.
+        load.arrival_rate = load.arrival_rate.map(|rate| rate / setting.replicas as f64);
+        return Ok((load, None));
+    };
+    let limits = RunLimits::default();
+    let decode = Maker { arguments, setting, config, limits, cost, seed }.one(true)?;
+    let decode = OfferedLoad::of_decode_pool(workload, decode)?;
+    let loads = pools.per_server([load(&first_tokens(workload)?)?, decode]);
+    Ok((pools::fuller(&loads), Some(loads)))
+}
+
+/// The same requests with answers of one token, as a prefill pool sees them.
+fn first_tokens(workload: &Workload) -> Result<Workload> {
+    let mut requests = workload.requests().to_vec();
+    for request in &mut requests {
+        request.output_tokens = 1;
+    }
+    Ok(Workload::new(requests)?)
 }
 
 /// The report of a run; none without requests.
@@ -1017,6 +1080,15 @@ fn believed(
     setting: &Setting,
 ) -> Result<(Vec<Finding>, Verdict)> {
     // How many requests each replica got is all that is asked, whichever they were.
+    let each = match &setting.pools {
+        // Of two pools, the one that is less even.
+        Some(pools) => {
+            let uneven = |each: &[RunStatistics]| served::imbalance(each).unwrap_or(1.0);
+            let [prefill, decode] = pools.split(each);
+            if uneven(prefill) < uneven(decode) { decode } else { prefill }
+        }
+        None => each,
+    };
     let replicas: Vec<Option<String>> = if each.len() > 1 {
         let of = |(i, s): (usize, &RunStatistics)| {
             std::iter::repeat_n(Some(i.to_string()), usize::try_from(s.injected).unwrap_or(0))

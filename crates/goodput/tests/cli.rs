@@ -929,12 +929,14 @@ fn requests_are_drawn_as_flags_say() {
     ");
 }
 
-/// Three seeds one by one give the mean and the paired difference of three seeds together.
+/// Three seeds one by one give the mean and the paired difference of three seeds together, also
+/// behind a router that draws.
 #[test]
 fn seeds_give_means_and_paired_differences() {
     let sim = |more: &[&str]| {
         let common = ["sim", "--requests", "200", "--rate", "12", "--format", "json"];
-        let text = run(&[&common[..], more].concat());
+        let fleet = ["--replicas", "2", "--router", "random"];
+        let text = run(&[&common[..], &fleet, more].concat());
         serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
     };
     let all = sim(&["--seeds", "3", "--seed", "5"]);
@@ -1068,6 +1070,63 @@ fn fleets_are_compared_and_their_replicas_shown() {
     ");
 }
 
+/// Four slots, three who may wait, and a permit every third of a second, at 20 requests a second.
+#[test]
+fn refusals_are_counted_by_reason() {
+    let common = ["sim", "--max-num-seqs", "4", "--chunk", "256", "--rate", "20/s"];
+    let doors = ["--requests", "200", "--max-waiting", "3", "--token-bucket", "3/s,burst=1"];
+    let sim = |more: &[&str]| run(&[&common[..], &doors, more].concat());
+    let json: serde_json::Value = serde_json::from_str(&sim(&["--format", "json"])).unwrap();
+    let run = &json["runs"][0];
+    let reasons = run["simulation"]["rejected_by_reason"].as_object().unwrap();
+    let [full, permits] = ["queue_full", "token_bucket"].map(|why| reasons[why].as_u64().unwrap());
+    assert!(0 < full && 0 < permits, "{reasons:?}");
+    assert_eq!(run["rejected_requests"], full + permits);
+    let said = format!("refused          {full} queue full, {permits} token bucket\n");
+    assert!(sim(&[]).contains(&said), "{said}");
+}
+
+/// One server for prompts and two for answers: 400 requests at 9/s, 131072 bytes of KV a token.
+#[test]
+fn pools_are_shown_one_by_one() {
+    let common = ["sim", "--policy", "sarathi", "--max-num-seqs", "16", "--chunk", "512"];
+    let requests = ["--rate", "9/s", "--requests", "400", "--kv-transfer", "100Gbit/s"];
+    let sim = |more: &[&str]| run(&[&common[..], &requests, more].concat());
+    let pools = ["--disagg", "prefill=1,decode=2", "--kv-transfer-latency", "1ms"];
+    let text = sim(&[&pools[..], &["--explain-tail", "p99"]].concat());
+    let shown = |l: &&str| {
+        ["setting", "load", "prefill", "decode", "replicas", "KV transfer", "1: ", "2: "]
+            .iter()
+            .any(|start| l.trim_start().starts_with(start))
+            || l.contains("slowest")
+            || l.contains("pool")
+    };
+    insta::assert_snapshot!("sim_pools", text.lines().filter(shown).collect::<Vec<_>>().join("\n"));
+    let json: serde_json::Value =
+        serde_json::from_str(&sim(&[&pools[..], &["--format", "json"]].concat())).unwrap();
+    let run = &json["runs"][0];
+    let pools = &run["disaggregation"];
+    // 131072 · 8 / 10^11 s a token.
+    assert_eq!(pools["kv_transfer_per_token_s"], 1.048_576e-5);
+    assert_eq!(pools["kv_transfer_latency_s"], 1e-3);
+    let prefill = &pools["prefill"]["replicas"];
+    assert_eq!((prefill.as_array().unwrap().len(), &prefill[0]["requests"]), (1, &400.into()));
+    let decode = pools["decode"]["replicas"].as_array().unwrap();
+    let sum: u64 = decode.iter().map(|r| r["requests"].as_u64().unwrap()).sum();
+    assert_eq!((decode.len(), pools["kv_transfers"].as_u64()), (2, Some(sum)));
+    assert!(pools["decode"]["load"]["relative_to_saturation"].is_number());
+    assert_eq!(run["simulation"]["completed"], 400);
+    assert_eq!(run["simulation"]["littles_law_holds_exactly"], true);
+    // The plain engine gives the same bytes, and vllm-v1 runs in pools as well.
+    let two = ["--disagg", "prefill=2,decode=2", "--disagg", "prefill=3,decode=1"];
+    let table = sim(&[&two[..], &["--router", "random"]].concat());
+    assert_eq!(table, sim(&[&two[..], &["--router", "random", "--reference"]].concat()));
+    insta::assert_snapshot!("sim_pools_table", table);
+    let vllm = ["sim", "--policy", "vllm-v1", "--requests", "100", "--kv-transfer", "50GB/s"];
+    let text = self::run(&[&vllm[..], &["--disagg", "prefill=1,decode=1"]].concat());
+    assert!(text.contains("100 injected = 100 completed"), "{text}");
+}
+
 /// Users who wait: with a think time of 2 s, N users at most send N requests in 2 s.
 #[test]
 fn users_wait_for_their_answers() {
@@ -1114,6 +1173,31 @@ fn what_a_fleet_cannot_be_is_said() {
         &["--trace-out", "t.json"],
         &["--trace-out", "t.json", "--trace-window", "5s", "--max-num-seqs", "8", "--chunk", "64"],
         &["--jobs", "0"],
+        &["--disagg", "prefill=1,decode=1"],
+        &["--kv-transfer", "3us/token"],
+        &["--disagg", "prefill=1,decode=1", "--kv-transfer", "3us/token", "--replicas", "2"],
+        &["--disagg", "prefill=1", "--kv-transfer", "3us/token"],
+        &["--disagg", "prefill=1,decode=0", "--kv-transfer", "3us/token"],
+        &["--disagg", "prefill=1,prefill=2", "--kv-transfer", "3us/token"],
+        &["--disagg", "prompt=1,decode=1", "--kv-transfer", "3us/token"],
+        &["--disagg", "prefill=1,decode=1", "--kv-transfer", "fast"],
+        &["--disagg", "prefill=1,decode=1", "--kv-transfer", "3/token"],
+        &["--disagg", "prefill=1,decode=1", "--kv-transfer", "2s/token"],
+        &["--disagg", "prefill=1,decode=1", "--kv-transfer", "fast/s"],
+        &["--disagg", "prefill=1,decode=1", "--kv-transfer", "0Gbit/s"],
+        &["--disagg", "prefill=1,decode=1", "--kv-transfer", "1Gbit/s", "--step-time", "base=8ms"],
+        &[
+            "--disagg",
+            "prefill=1,decode=1",
+            "--kv-transfer",
+            "0s/token",
+            "--trace-out",
+            "t.json",
+            "--max-num-seqs",
+            "8",
+            "--chunk",
+            "64",
+        ],
     ] {
         said.push_str(&run_in(dir.path(), &[&["sim"], more].concat()));
     }

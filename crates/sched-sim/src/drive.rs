@@ -3,6 +3,9 @@
 //! What arrives depends on what is over, so that neither is known before the run. The driver asks
 //! the server when anything can be seen next, and the arrivals when the next one is due, and lets
 //! time go on to whichever is first.
+//!
+//! Answers of several servers at one instant are told in order of their numbers. Only where decode
+//! steps take no time does that order depend on the engine, as one shows such steps one by one.
 
 use crate::error::Result;
 use crate::history::Observer;

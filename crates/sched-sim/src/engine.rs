@@ -49,6 +49,8 @@ enum Phase {
     Waiting,
     /// In the queue, with its KV swapped out.
     Swapped,
+    /// In the queue, with the KV that it came with.
+    Brought,
     /// Admitted in this step.
     Admitted,
     /// In prefill with a whole chunk left: its progress is on the prefill clock.
@@ -319,8 +321,8 @@ impl Skipping {
     pub fn arrive(&mut self, i: u32, r: &Entry) {
         self.seq += 1;
         let row = Row {
-            target: r.input,
-            decoded: 0,
+            target: r.input + r.made,
+            decoded: r.made,
             seq: self.seq,
             done: 0,
             entered: 0,
@@ -328,14 +330,14 @@ impl Skipping {
             served: 0,
             before: NONE,
             after: NONE,
-            phase: Phase::Waiting,
+            phase: if r.made == 0 { Phase::Waiting } else { Phase::Brought },
         };
         match self.rows.get_mut(i as usize) {
             Some(old) => *old = row,
             None => self.rows.push(row),
         }
         self.join_queue(i, r);
-        self.outstanding += r.input + r.output;
+        self.outstanding += self.left(i) + r.output - r.made;
     }
 
     fn join_queue(&mut self, i: u32, r: &Entry) {
@@ -380,9 +382,9 @@ impl Skipping {
         &self.preempted
     }
 
-    /// Whether it waits with its KV swapped out.
+    /// Whether it waits with its KV somewhere else.
     pub fn swapped(&self, position: usize) -> bool {
-        self.rows[position].phase == Phase::Swapped
+        matches!(self.rows[position].phase, Phase::Swapped | Phase::Brought)
     }
 
     /// Whether it came back in this step.
@@ -486,7 +488,7 @@ impl Skipping {
 
     pub fn stage(&self, position: usize) -> Option<Stage> {
         match self.rows.get(position)?.phase {
-            Phase::Waiting | Phase::Swapped | Phase::Done => None,
+            Phase::Waiting | Phase::Swapped | Phase::Brought | Phase::Done => None,
             Phase::Admitted | Phase::Chunks | Phase::LastChunk => Some(Stage::Prefill),
             Phase::Decode => Some(Stage::Decode),
         }
@@ -498,14 +500,14 @@ impl Skipping {
             Phase::Waiting | Phase::Admitted => 0,
             Phase::Chunks => row.done + (self.prefill_clock - row.entered) * self.chunk,
             Phase::LastChunk => row.done,
-            Phase::Swapped | Phase::Decode | Phase::Done => row.target,
+            Phase::Swapped | Phase::Brought | Phase::Decode | Phase::Done => row.target,
         }
     }
 
     pub fn served(&self, position: usize) -> bool {
         let row = &self.rows[position];
         match row.phase {
-            Phase::Waiting | Phase::Swapped | Phase::Done => false,
+            Phase::Waiting | Phase::Swapped | Phase::Brought | Phase::Done => false,
             Phase::Admitted => true,
             Phase::Chunks | Phase::LastChunk => self.all_prefill || row.served == self.step,
             Phase::Decode => self.all_decode || row.served == self.step,
@@ -615,12 +617,13 @@ impl Skipping {
         self.preempted.push(Preempted { position: i, lost: 0, moved });
     }
 
-    /// Brings back who is next in the queue.
+    /// Brings in who is next in the queue, with its KV.
     pub fn swap_in(&mut self, r: &Entry) {
         let Some(i) = self.waiting.first() else { return };
         self.leave_queue(i, r);
         self.link(i);
         let row = &mut self.rows[i as usize];
+        let brought = row.phase == Phase::Brought;
         row.phase = Phase::Decode;
         row.due = self.decode_clock + r.input + r.output - row.target;
         self.finishes.push(Reverse((row.due, i)));
@@ -628,12 +631,13 @@ impl Skipping {
         self.decoding += 1;
         self.context += known;
         if let Some(paged) = &mut self.paged {
-            paged.used += paged.memory.pool.blocks_for(stored);
+            paged.used += paged.memory.holding(r, stored);
             paged.join(stored, self.decode_clock);
         }
         self.fresh.push(i);
         self.returned.push(i);
-        self.moved += stored;
+        // What it came with was moved by whoever sent it.
+        self.moved += if brought { 0 } else { stored };
     }
 
     /// Takes a request out of the batch and puts it back into the queue, at the end or where the
@@ -694,8 +698,7 @@ impl Skipping {
             let memory = paged.memory;
             let stored = known - memory.lag;
             paged.part(stored, clock);
-            paged.used -=
-                if memory.grows() { memory.pool.blocks_for(stored) } else { memory.most(r) };
+            paged.used -= memory.holding(r, stored);
         }
     }
 
@@ -821,7 +824,11 @@ impl Skipping {
             let here = match self.rows[p].phase {
                 Phase::Decode => decodes,
                 Phase::Chunks | Phase::LastChunk => prompts,
-                Phase::Waiting | Phase::Swapped | Phase::Admitted | Phase::Done => false,
+                Phase::Waiting
+                | Phase::Swapped
+                | Phase::Brought
+                | Phase::Admitted
+                | Phase::Done => false,
             };
             if here && !self.served(p) {
                 requests[p].left_out(stretch);
@@ -982,7 +989,8 @@ impl Skipping {
     pub fn remove(&mut self, i: u32, r: &Entry) -> (u64, u64) {
         let progress = self.progress(i, r);
         self.outstanding -= self.left(i) + r.output - progress.1;
-        if matches!(self.rows[i as usize].phase, Phase::Waiting | Phase::Swapped) {
+        let phase = self.rows[i as usize].phase;
+        if matches!(phase, Phase::Waiting | Phase::Swapped | Phase::Brought) {
             self.leave_queue(i, r);
             self.rows[i as usize].phase = Phase::Done;
         } else {

@@ -5,10 +5,13 @@
 //! Time that two accounts could claim goes to the first in this order: swap, preempted, recomputing,
 //! held back, and then the stage that the request was in. So the accounts of a request add up to its
 //! TTFT and to its E2E exactly, in attoseconds.
+//!
+//! A request begins when its client sends it, in closed loops and sessions too, and nothing holds it
+//! there: thinking is between requests. So no account is for waiting in the client.
 
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
-use crate::simulation::{RequestDetail, RequestRecord, RunResult};
+use crate::simulation::{RequestDetail, RequestRecord, RunResult, Span, Stall};
 use crate::step_time::{StepTime, StretchTime};
 use crate::time::Ticks;
 use crate::workload::WorkloadRequest;
@@ -25,6 +28,11 @@ pub enum Account {
     HeldBack,
     /// The step after its prompt that gave the first token, where the last prompt step does not.
     FirstDecode,
+    /// From its first token until its KV was in the decode pool, where prompts have a pool of their
+    /// own.
+    KvTransfer,
+    /// From then to the first step that it was in there.
+    DecodeAdmission,
     /// What its decode steps would have taken with nobody else in the batch.
     OwnDecode,
     /// The rest of its decode steps, which is due to the others in them.
@@ -39,11 +47,13 @@ pub enum Account {
 
 impl Account {
     /// All accounts, in the order in which a request meets them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Admission,
         Self::OwnPrefill,
         Self::HeldBack,
         Self::FirstDecode,
+        Self::KvTransfer,
+        Self::DecodeAdmission,
         Self::OwnDecode,
         Self::Interference,
         Self::Preempted,
@@ -59,6 +69,8 @@ impl Account {
             Self::OwnPrefill => "own_prefill",
             Self::HeldBack => "held_back",
             Self::FirstDecode => "first_decode",
+            Self::KvTransfer => "kv_transfer",
+            Self::DecodeAdmission => "decode_admission",
             Self::OwnDecode => "own_decode",
             Self::Interference => "interference",
             Self::Preempted => "preempted",
@@ -75,6 +87,10 @@ impl Account {
             Self::OwnPrefill => ("its own prefill steps", "自己的 prefill 步"),
             Self::HeldBack => ("steps that served others", "只服务其他请求的步"),
             Self::FirstDecode => ("the first decode step", "第一个 decode 步"),
+            Self::KvTransfer => ("moving its KV to the decode pool", "KV 传往 decode 池"),
+            Self::DecodeAdmission => {
+                ("waiting for admission in the decode pool", "等待进入 decode 池的批次")
+            }
             Self::OwnDecode => ("its own decode", "自己的 decode"),
             Self::Interference => ("others in its decode steps", "decode 步中其他请求的开销"),
             Self::Preempted => ("being preempted", "被抢占"),
@@ -238,7 +254,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Books a run that `steps` observed, with the step time that it ran with.
+    /// Books a run that `steps` observed, with the step time that it ran with; with pools, that of
+    /// the decode pool, since no other step is split.
     ///
     /// # Errors
     ///
@@ -251,17 +268,16 @@ impl Ledger {
         for (position, (request, record)) in requests.enumerate() {
             let detail = details.next_if(|d| d.position == position).unwrap_or(&none);
             let Some(instants) = Instants::of(request, record) else { continue };
-            let server = result.servers().get(position).copied().unwrap_or_default();
-            let slices = steps.servers.get(server).map(Vec::as_slice).unwrap_or_default();
+            let last = result.servers().get(position).copied().unwrap_or_default();
             let mut book = Book {
-                steps: slices,
-                next: slices.partition_point(|s| s.end <= instants.scheduled),
+                steps: &[],
+                next: 0,
                 step_time,
                 context: request.input_tokens + 1,
                 tokens: 1,
                 accounts: Accounts::default(),
             };
-            let row = book.fill(position, &instants, detail);
+            let row = book.fill(position, &instants, detail, (steps, last));
             let made = detail.output_tokens.unwrap_or(request.output_tokens);
             let row = row.filter(|_| book.tokens == made || steps.timeless);
             rows.push(row.ok_or_else(|| SimError::Ledger { id: request.id.clone() })?);
@@ -341,6 +357,9 @@ impl Instants {
     }
 }
 
+/// What is taken in order of time.
+type Peeks<'d, X> = std::iter::Peekable<std::slice::Iter<'d, X>>;
+
 /// One request while it is booked.
 struct Book<'a, T> {
     steps: &'a [Slice],
@@ -354,22 +373,54 @@ struct Book<'a, T> {
     accounts: Accounts,
 }
 
-impl<T: StepTime> Book<'_, T> {
-    /// Books from arrival to last token; `None` if an instant lies inside of a step.
+impl<'a, T: StepTime> Book<'a, T> {
+    /// Books from arrival to last token, which `last` of the servers made; `None` if an instant lies
+    /// inside of a step.
     fn fill(
         &mut self,
         position: usize,
         at: &Instants,
         detail: &RequestDetail,
+        (steps, last): (&'a Steps, usize),
     ) -> Option<LedgerRow> {
         self.plain(Account::Admission, at.arrival, at.scheduled)?;
-        let mut now = at.scheduled;
         let mut ttft = None;
-        let mut stalls = detail.stalls.iter().peekable();
-        let mut held = detail.held.iter().peekable();
-        while now < at.last_token {
-            if now == at.first_token {
-                ttft = Some(self.accounts);
+        let mut apart = (detail.stalls.iter().peekable(), detail.held.iter().peekable());
+        let mut now = at.scheduled;
+        if let Some(transfer) = detail.transfer {
+            self.on_server(steps, transfer.from_server, now);
+            self.on_one(now, transfer.from, at, &mut apart, &mut ttft)?;
+            ttft = Some(self.accounts);
+            let (to, admitted) = (transfer.to?, transfer.admitted?);
+            self.plain(Account::KvTransfer, transfer.from, to)?;
+            self.plain(Account::DecodeAdmission, to, admitted)?;
+            now = admitted;
+        }
+        self.on_server(steps, last, now);
+        self.on_one(now, at.last_token, at, &mut apart, &mut ttft)?;
+        let ttft = ttft.unwrap_or(self.accounts);
+        Some(LedgerRow { position, ttft, e2e: self.accounts })
+    }
+
+    /// Goes on with the steps of this server, from `now` on.
+    fn on_server(&mut self, steps: &'a Steps, server: usize, now: Ticks) {
+        self.steps = steps.servers.get(server).map(Vec::as_slice).unwrap_or_default();
+        self.next = self.steps.partition_point(|s| s.end <= now);
+    }
+
+    /// Books from `now` to `until`, all on one server; the accounts up to the first token are
+    /// `ttft`, if it is made meanwhile.
+    fn on_one<'d>(
+        &mut self,
+        mut now: Ticks,
+        until: Ticks,
+        at: &Instants,
+        (stalls, held): &mut (Peeks<'d, Stall>, Peeks<'d, Span>),
+        ttft: &mut Option<Accounts>,
+    ) -> Option<()> {
+        while now < until {
+            if now == at.first_token && ttft.is_none() {
+                *ttft = Some(self.accounts);
             }
             // A stall without an end would be one of a request that is not completed.
             if let Some(stall) = stalls.next_if(|s| s.from <= now) {
@@ -381,7 +432,7 @@ impl<T: StepTime> Book<'_, T> {
                 self.accounts.add(Account::Preempted, -swap);
                 self.accounts.add(Account::Interference, -swap);
                 now = back;
-                let end = stalls.peek().map_or(at.last_token, |next| next.from);
+                let end = stalls.peek().map_or(until, |next| next.from.min(until));
                 let end = stall.recomputed.map_or(end, |recomputed| recomputed.min(end));
                 while now < end {
                     let to = if let Some(span) = held.next_if(|h| h.from <= now) {
@@ -409,7 +460,7 @@ impl<T: StepTime> Book<'_, T> {
             } else if now < at.first_token {
                 (Some(Account::FirstDecode), at.first_token)
             } else {
-                (None, at.last_token)
+                (None, until)
             };
             let stall = stalls.peek().map_or(stage_end, |s| s.from);
             let to = held.peek().map_or(stage_end, |h| h.from).min(stall).min(stage_end);
@@ -419,8 +470,7 @@ impl<T: StepTime> Book<'_, T> {
             }
             now = to;
         }
-        let ttft = ttft.unwrap_or(self.accounts);
-        Some(LedgerRow { position, ttft, e2e: self.accounts })
+        Some(())
     }
 
     fn token(&mut self) {

@@ -30,6 +30,7 @@
 //! ```
 
 pub mod admission;
+pub mod disagg;
 pub mod drive;
 pub mod engine;
 pub mod error;
@@ -60,6 +61,7 @@ pub mod vllm_v1;
 pub mod workload;
 
 pub use admission::{AdmissionRule, Shut, TokenBucket};
+pub use disagg::{Disaggregated, KvTransfer};
 pub use error::{Refusal, Result, SimError};
 pub use floored::{Floored, FlooredCoefficients};
 pub use history::{BatchHistory, Observer, Stretch};
@@ -72,9 +74,10 @@ pub use request::Stage;
 pub use roofline::{ExpertReads, Roofline, RooflineCoefficients};
 pub use server::{Job, Over, Server};
 pub use simulation::{
-    RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Unfinished,
+    RequestDetail, RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall, Transfer,
+    Unfinished,
 };
-pub use statistics::{KvStatistics, RunStatistics};
+pub use statistics::{KvStatistics, Refused, RunStatistics};
 pub use step::Step;
 pub use step_time::{Affine, Coefficients, MeanWork, StepTime, StepWork, StretchTime};
 pub use table::{Grid, Split, Table};

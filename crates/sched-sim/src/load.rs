@@ -9,7 +9,8 @@
 use crate::error::Result;
 use crate::memory::ServerSettings;
 use crate::policy::Policy;
-use crate::simulation::{RequestRecord, RunResult, Simulation};
+use crate::server::{Job, Server, run_stream};
+use crate::simulation::{RequestRecord, Simulation};
 use crate::step_time::{MeanWork, StepTime};
 use crate::time::Ticks;
 use crate::vllm_v1::{VllmConfig, VllmV1Run};
@@ -134,7 +135,31 @@ impl OfferedLoad {
         Ok(Self {
             arrival_rate: arrival_rate(workload),
             saturated_demand_s: None,
-            saturated_rate: rate_while_waiting(&result),
+            saturated_rate: rate_while_waiting(result.records()),
+        })
+    }
+
+    /// The load of a decode pool, whose requests come with their first token and their KV: those
+    /// with more tokens to make, at an idle `server` of the pool all at once. No demand can be
+    /// computed, as that of a prompt is not in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Simulation::run`].
+    pub fn of_decode_pool(workload: &Workload, mut server: impl Server) -> Result<Self> {
+        let longer = workload.requests().iter().filter(|r| 1 < r.output_tokens);
+        let coming = Workload::new(longer.cloned().collect())?;
+        let jobs = coming.requests().iter().enumerate().map(|(position, r)| Job {
+            arrival: Ticks::ZERO,
+            made_tokens: 1,
+            ..Job::of(position, r)
+        });
+        let mut records = Vec::new();
+        run_stream(&mut server, jobs, &mut (), |over| records.push(over.progress.record))?;
+        Ok(Self {
+            arrival_rate: arrival_rate(&coming),
+            saturated_demand_s: None,
+            saturated_rate: rate_while_waiting(&records),
         })
     }
 
@@ -230,7 +255,7 @@ fn rate_at_once<P: Policy, T: StepTime>(
 ) -> Result<Option<f64>> {
     let at_once = all_at_once(workload)?;
     let result = Simulation::new(&at_once, policy, step_time).settings(settings).run()?;
-    Ok(rate_while_waiting(&result))
+    Ok(rate_while_waiting(result.records()))
 }
 
 fn all_at_once(workload: &Workload) -> Result<Workload> {
@@ -240,10 +265,10 @@ fn all_at_once(workload: &Workload) -> Result<Workload> {
 }
 
 /// Requests per second completed until the last one was scheduled.
-fn rate_while_waiting(result: &RunResult<'_>) -> Option<f64> {
-    let until = result.records().iter().filter_map(RequestRecord::scheduled).max();
+fn rate_while_waiting(records: &[RequestRecord]) -> Option<f64> {
+    let until = records.iter().filter_map(RequestRecord::scheduled).max();
     let until = until.filter(|&t| t != Ticks::ZERO)?;
-    let done = result.records().iter().filter(|r| r.last_token().is_some_and(|t| t <= until));
+    let done = records.iter().filter(|r| r.last_token().is_some_and(|t| t <= until));
     let done = done.count();
     if done == 0 { None } else { Some(done as f64 / until.seconds()) }
 }

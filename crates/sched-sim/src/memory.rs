@@ -237,6 +237,11 @@ impl Memory {
         self.pool.blocks_for(r.input + r.output - self.lag)
     }
 
+    /// Blocks of a decode with so many tokens in KV.
+    pub fn holding(&self, r: &Entry, stored: u64) -> u64 {
+        if self.grows() { self.pool.blocks_for(stored) } else { self.most(r) }
+    }
+
     /// Blocks that one request can have.
     pub fn largest(&self) -> u64 {
         self.pool.blocks - self.watermark

@@ -49,8 +49,9 @@ struct Row {
     tokens: u64,
     served: bool,
     came: Came,
-    /// It waits with its KV swapped out.
+    /// It waits with its KV somewhere else, and whether that is what it came with.
     swapped: bool,
+    brought: bool,
 }
 
 /// How a row came into the batch, if it has not run since.
@@ -114,14 +115,15 @@ impl Plain {
             output: r.output,
             place: (self.order.key(r), self.joined),
             target: r.input,
-            prefilled: 0,
-            decoded: 0,
-            since: 0,
+            prefilled: if r.made == 0 { 0 } else { r.input },
+            decoded: r.made,
+            since: r.made,
             blocks: 0,
             tokens: 0,
             served: false,
             came: Came::Before,
-            swapped: false,
+            swapped: r.made > 0,
+            brought: r.made > 0,
         });
     }
 
@@ -164,7 +166,7 @@ impl Plain {
         &self.preempted
     }
 
-    /// Whether it waits with its KV swapped out.
+    /// Whether it waits with its KV somewhere else.
     pub fn swapped(&self, position: usize) -> bool {
         self.waiting.iter().any(|r| r.position == position && r.swapped)
     }
@@ -252,15 +254,15 @@ impl Plain {
         self.waiting.push(row);
     }
 
-    /// Brings back who is next in the queue.
-    pub fn swap_in(&mut self, _: &Entry) {
+    /// Brings in who is next in the queue, with its KV.
+    pub fn swap_in(&mut self, r: &Entry) {
         let next = self.next_waiting();
         let Some(at) = self.waiting.iter().position(|r| Some(r.position) == next) else { return };
         let mut row = self.waiting.remove(at);
         let stored = row.held() - u64::from(self.emits);
-        self.moved += stored;
-        row.blocks = self.memory.map_or(0, |m| m.pool.blocks_for(stored));
-        (row.swapped, row.came) = (false, Came::Returned);
+        self.moved += if row.brought { 0 } else { stored };
+        row.blocks = self.memory.map_or(0, |m| m.holding(r, stored));
+        (row.swapped, row.brought, row.came) = (false, false, Came::Returned);
         self.rows.push(row);
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Entry {
     pub arrival: Ticks,
     pub input: u64,
     pub output: u64,
+    /// Tokens of the answer that it came with, together with its KV.
+    pub made: u64,
     pub priority: i64,
     /// Whether there is a request at this position now.
     pub inside: bool,
@@ -48,6 +50,7 @@ impl Entry {
             arrival: job.arrival,
             input: job.input_tokens,
             output: job.output_tokens,
+            made: job.made_tokens,
             priority: job.priority,
             inside: true,
             record: RequestRecord::NEW,
@@ -106,9 +109,11 @@ impl Entry {
             record: self.record,
             prefilled,
             output_tokens: decoded,
+            made_before: self.made,
             hit_tokens: 0,
             stalls: std::mem::take(&mut self.stalls),
             held: std::mem::take(&mut self.held),
+            transfer: None,
         }
     }
 }
@@ -431,7 +436,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         while let Some(job) = self.pending.take(self.clock.now) {
             let mut entry = Entry::of(&job);
             if let Some(reason) = self.refusal(&entry) {
-                let progress = entry.progress(0, 0);
+                let progress = entry.progress(0, entry.made);
                 let ending = Ending::Rejected(reason);
                 self.clock.refuse(Over::new(progress, job.arrival, ending));
                 continue;
@@ -465,7 +470,8 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         if let Some(max) = self.settings.max_waiting.filter(|&max| max <= waiting) {
             return Some(Rejection::QueueFull { id, waiting, max });
         }
-        let tokens = entry.input + on!(&self.engine, b => b.waiting_tokens());
+        let own = if entry.made == 0 { entry.input } else { 0 };
+        let tokens = own + on!(&self.engine, b => b.waiting_tokens());
         if let Some(max) = self.settings.max_waiting_tokens.filter(|&max| max < tokens) {
             return Some(Rejection::QueueTokens { id, tokens, max });
         }

@@ -70,6 +70,9 @@ impl Clock {
     pub fn refuse(&mut self, over: Over) {
         self.statistics.injected += 1;
         self.statistics.rejected += 1;
+        if let Ending::Rejected(why) = &over.ending {
+            self.statistics.refused.count(why);
+        }
         self.over.push(over);
     }
 
@@ -220,13 +223,13 @@ impl Intake {
     /// How many have arrived by `now`, and their tokens.
     pub fn arrived(&self, now: Ticks) -> (u64, u64) {
         let jobs = self.jobs.iter().take_while(|job| job.arrival <= now);
-        jobs.fold((0, 0), |(n, sum), job| (n + 1, sum + job.input_tokens + job.output_tokens))
+        jobs.fold((0, 0), |(n, sum), job| (n + 1, sum + job.outstanding_tokens()))
     }
 }
 
 /// Adds up what is counted request by request, for one that left, or is cut off, at `left`.
 fn count(s: &mut RunStatistics, progress: &Progress, left: Ticks) {
-    s.output_tokens += progress.output_tokens;
+    s.output_tokens += progress.output_tokens - progress.made_before;
     s.sojourn_time += left.0 - progress.arrival.0;
     if let Some(scheduled) = progress.record.scheduled() {
         s.service_time += left.0 - scheduled.0;
@@ -356,11 +359,12 @@ impl<'w> Books<'w> {
             },
             cancelled: (ending == Ending::Cancelled).then_some(at),
             timed_out: (ending == Ending::TimedOut).then_some(at),
-            output_tokens: (!matches!(ending, Ending::Rejected(_))
+            output_tokens: ((!matches!(ending, Ending::Rejected(_)) || 0 < progress.output_tokens)
                 && asked != Some(progress.output_tokens))
             .then_some(progress.output_tokens),
             stalls: progress.stalls,
             held: progress.held,
+            transfer: progress.transfer.map(|transfer| *transfer),
         };
         self.keep(detail);
     }
@@ -392,8 +396,10 @@ impl<'w> Books<'w> {
                 let (prefilled, decoded) = (progress.prefilled, progress.output_tokens);
                 unfinished.push(Unfinished { position, prefilled, decoded });
             }
-            let Progress { stalls, held, .. } = progress;
-            self.keep(RequestDetail { position, stalls, held, ..RequestDetail::default() });
+            let Progress { stalls, held, transfer, .. } = progress;
+            let rest = RequestDetail::default();
+            let transfer = transfer.map(|transfer| *transfer);
+            self.keep(RequestDetail { position, stalls, held, transfer, ..rest });
         }
         self.details.sort_unstable_by_key(|d| d.position);
         let mut statistics = server.statistics();

@@ -13,7 +13,7 @@
 
 use crate::error::{Result, SimError};
 use crate::history::Observer;
-use crate::simulation::{RequestRecord, RunEnd, Span, Stall};
+use crate::simulation::{RequestRecord, RunEnd, Span, Stall, Transfer};
 use crate::statistics::RunStatistics;
 use crate::time::Ticks;
 use crate::workload::{PromptContent, Workload, WorkloadRequest};
@@ -41,6 +41,10 @@ pub struct Job {
     pub cancel_at: Option<Ticks>,
     /// When its client stops waiting, if it is not over by then.
     pub timeout_at: Option<Ticks>,
+    /// Tokens of its answer that another server made, less than all; 0 for a request that begins
+    /// here. With them comes the KV of all that was computed there, which takes room here from its
+    /// admission on; it has nothing to prefill, unless a preemption loses that KV.
+    pub made_tokens: u64,
 }
 
 impl Job {
@@ -56,6 +60,7 @@ impl Job {
             content: None,
             cancel_at: None,
             timeout_at: None,
+            made_tokens: 0,
         }
     }
 
@@ -72,6 +77,12 @@ impl Job {
     /// Its client stops waiting so long after its arrival.
     pub(crate) fn give_up_after(&mut self, patience: Option<Ticks>) {
         self.timeout_at = patience.map(|patience| self.arrival.after(patience));
+    }
+
+    /// Tokens that are left to compute or to make for it when it arrives.
+    pub(crate) const fn outstanding_tokens(&self) -> u64 {
+        let prompt = if self.made_tokens == 0 { self.input_tokens } else { 0 };
+        prompt + self.output_tokens.saturating_sub(self.made_tokens)
     }
 
     /// The instant at which its client leaves, and whether it then gave up waiting.
@@ -99,6 +110,15 @@ impl Job {
                     value,
                 });
             }
+        }
+        if self.output_tokens <= self.made_tokens {
+            return Err(SimError::RequestTokens {
+                input: "made_tokens",
+                id: self.id.into(),
+                min: 0,
+                max: self.output_tokens - 1,
+                value: self.made_tokens,
+            });
         }
         Ok(())
     }
@@ -137,14 +157,18 @@ pub struct Progress {
     pub record: RequestRecord,
     /// Prompt tokens computed, as the server holds them now.
     pub prefilled: u64,
-    /// Output tokens made.
+    /// Output tokens made, those that it came with included.
     pub output_tokens: u64,
+    /// Output tokens that it came with: [`Job::made_tokens`].
+    pub made_before: u64,
     /// Prompt tokens that the prefix cache held at its first admission.
     pub hit_tokens: u64,
     /// Its preemptions, in order.
     pub stalls: Vec<Stall>,
     /// Steps that went on without it although it was in the batch, in order.
     pub held: Vec<Span>,
+    /// How its KV moved from one pool to another, if there are two.
+    pub transfer: Option<Box<Transfer>>,
 }
 
 /// How a request ended.
@@ -167,8 +191,8 @@ pub enum Ending {
 pub struct Over {
     /// How far it came.
     pub progress: Progress,
-    /// When it ended: at its last token, at its arrival if it was refused, else when the server
-    /// took note that its client had left.
+    /// When it ended: at its last token, at its arrival (in the pool that refused it) if it was
+    /// refused, else when the server took note that its client had left.
     pub at: Ticks,
     /// How.
     pub ending: Ending,

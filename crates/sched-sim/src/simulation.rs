@@ -110,6 +110,22 @@ pub struct RequestDetail {
     /// Steps that went on without it although it was in the batch, in order, where others that
     /// were at the same stage got tokens.
     pub held: Vec<Span>,
+    /// How its KV moved from the prefill pool to the decode pool, if there are two.
+    pub transfer: Option<Transfer>,
+}
+
+/// The way of a request from a prefill pool to a decode pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transfer {
+    /// Which server computed its prompt, counted from 0.
+    pub from_server: usize,
+    /// When its KV began to move: at its first token.
+    pub from: Ticks,
+    /// When it was all there; none if its client left before, or the run ended.
+    pub to: Option<Ticks>,
+    /// The start of the first step that it was in there; none if it never was.
+    pub admitted: Option<Ticks>,
 }
 
 /// A stretch of time.

@@ -5,6 +5,7 @@ use metrics_core::cache;
 use crate::history::Stretch;
 use crate::kv_cache::KvCounters;
 use crate::time::Ticks;
+use crate::vllm_v1::Rejection;
 
 /// What happened in the KV cache of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,70 @@ impl KvStatistics {
     }
 }
 
+/// Requests refused, by reason; together they are [`RunStatistics::rejected`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// Never to be served to their end, for want of KV blocks.
+    pub never_fits: u64,
+    /// Prompts that `max_model_len` leaves no room for.
+    pub prompt_too_long: u64,
+    /// As many requests waited as may.
+    pub queue_full: u64,
+    /// As many tokens waited as may.
+    pub queue_tokens: u64,
+    /// By the admission rule.
+    pub admission_rule: u64,
+    /// The token bucket was empty.
+    pub token_bucket: u64,
+    /// Nothing to compute or to make, or a number that another request has.
+    pub invalid: u64,
+}
+
+impl Refused {
+    /// Name in JSON and tables, and count, of every reason.
+    #[must_use]
+    pub const fn by_reason(&self) -> [(&'static str, u64); 7] {
+        [
+            ("never_fits", self.never_fits),
+            ("prompt_too_long", self.prompt_too_long),
+            ("queue_full", self.queue_full),
+            ("queue_tokens", self.queue_tokens),
+            ("admission_rule", self.admission_rule),
+            ("token_bucket", self.token_bucket),
+            ("invalid", self.invalid),
+        ]
+    }
+
+    /// Counts one more.
+    pub(crate) fn count(&mut self, why: &Rejection) {
+        *match why {
+            Rejection::NeverFits { .. } => &mut self.never_fits,
+            Rejection::PromptTooLong { .. } => &mut self.prompt_too_long,
+            Rejection::QueueFull { .. } => &mut self.queue_full,
+            Rejection::QueueTokens { .. } => &mut self.queue_tokens,
+            Rejection::Shut { .. } => &mut self.admission_rule,
+            Rejection::NoPermit { .. } => &mut self.token_bucket,
+            Rejection::EmptyPrompt { .. }
+            | Rejection::NoOutput { .. }
+            | Rejection::DuplicateId { .. } => &mut self.invalid,
+        } += 1;
+    }
+
+    /// The sum over two servers.
+    const fn plus(&self, other: &Self) -> Self {
+        Self {
+            never_fits: self.never_fits + other.never_fits,
+            prompt_too_long: self.prompt_too_long + other.prompt_too_long,
+            queue_full: self.queue_full + other.queue_full,
+            queue_tokens: self.queue_tokens + other.queue_tokens,
+            admission_rule: self.admission_rule + other.admission_rule,
+            token_bucket: self.token_bucket + other.token_bucket,
+            invalid: self.invalid + other.invalid,
+        }
+    }
+}
+
 /// Totals of a run; both engines give the same ones, bit for bit.
 ///
 /// A total named `…_time` is an area: requests times attoseconds. Ratios are taken at the end, as
@@ -91,6 +156,8 @@ pub struct RunStatistics {
     pub queued: u64,
     /// Requests refused at arrival.
     pub rejected: u64,
+    /// The same by reason.
+    pub refused: Refused,
     /// Requests whose client went away.
     pub cancelled: u64,
     /// Requests whose client stopped waiting.
@@ -177,6 +244,7 @@ impl RunStatistics {
             running: a.running + b.running,
             queued: a.queued + b.queued,
             rejected: a.rejected + b.rejected,
+            refused: a.refused.plus(&b.refused),
             cancelled: a.cancelled + b.cancelled,
             timed_out: a.timed_out + b.timed_out,
             steps: a.steps + b.steps,

@@ -47,8 +47,8 @@ pub struct Waiting {
     /// Tokens that its prefill has to compute: its prompt, and after a preemption the tokens of
     /// its answer that it has already.
     pub known_tokens: u64,
-    /// Whether its KV is swapped out: it has nothing to prefill, and returns by
-    /// [`Step::swap_in`].
+    /// Whether its KV is somewhere else, swapped out or brought along from another server: it has
+    /// nothing to prefill, and comes by [`Step::swap_in`].
     pub swapped: bool,
 }
 
@@ -210,15 +210,15 @@ impl<'a> Step<'a> {
         Ok(before - self.running())
     }
 
-    /// Brings the [next](Self::next_waiting) request back into the batch, if it was swapped out,
-    /// there is a slot, and there are blocks for it, for one more token of every decode and for the
-    /// policy's watermark; whether it is back. It decodes.
+    /// Brings the [next](Self::next_waiting) request into the batch, if its KV is
+    /// [somewhere else](Waiting::swapped), there is a slot, and there are blocks for it, for one more
+    /// token of every decode and for the policy's watermark; whether it is in. It decodes.
     pub fn swap_in(&mut self) -> bool {
         let Some(next) = self.next_waiting().filter(|next| next.swapped) else { return false };
         let Some(r) = self.requests.get(next.position) else { return false };
         let free = self.free_blocks().saturating_sub(self.decode_blocks());
         let needed = on!(self, b => b.memory()).map_or(0, |memory| {
-            memory.pool.blocks_for(next.known_tokens + 1 - memory.lag) + memory.watermark
+            memory.holding(r, next.known_tokens + 1 - memory.lag) + memory.watermark
         });
         if self.max_num_seqs <= self.running() || free < needed || 0 < self.work().decodes {
             return false;

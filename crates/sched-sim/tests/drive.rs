@@ -5,13 +5,13 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{decode_first, step_time};
+use common::{decode_first, step_time, transfer};
 use proptest::prelude::*;
 use sched_sim::drive::{Driven, drive};
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::Server;
 use sched_sim::workload::{ClosedLoop, Lengths};
-use sched_sim::{Affine, DecodeFirst, Replica, RunEnd, Ticks};
+use sched_sim::{Affine, DecodeFirst, Disaggregated, Replica, RunEnd, StepTime, StepWork, Ticks};
 
 fn users() -> impl Strategy<Value = ClosedLoop> {
     let think = prop::sample::select(vec!["0s", "5ms", "exponential:mean=80ms", "2s"]);
@@ -43,6 +43,17 @@ fn fleet(
     Fleet::new((0..replicas).map(|_| new(policy, step_time)).collect(), kind, 3).unwrap()
 }
 
+/// Steps in which a decode takes time. Where it takes none, all answers are there at one instant, and
+/// which of them a driver is shown first depends on how many steps the engine takes at once.
+fn steps_that_take_time() -> impl Strategy<Value = Affine> {
+    step_time().prop_filter("a decode takes time", |step_time| {
+        let mut decode = StepWork::default();
+        decode.decodes = 1;
+        decode.decode_context = 1;
+        step_time.step(&decode) != Ticks::ZERO
+    })
+}
+
 /// The user and turn of a request `u.k`.
 fn turn(id: &str) -> (u64, u64) {
     let (user, turn) = id.split_once('.').unwrap();
@@ -52,21 +63,29 @@ fn turn(id: &str) -> (u64, u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Skipping and plain servers see the same requests and give the same answers; nobody has two
+    /// Skipping and plain servers, in one fleet or in two pools, see the same requests and give the
+    /// same answers; nobody has two
     /// requests at once; and the interactive law is exact: of each user, the times in the system
     /// and the think times fill the time until the last answer.
     #[test]
     fn closed_loops_close(
         users in users(),
         policy in decode_first(),
-        step_time in step_time(),
+        step_time in steps_that_take_time(),
         replicas in 1_usize..4,
         kind in prop::sample::select(RouterKind::ALL.to_vec()),
+        decode in prop::option::of((1_usize..4, transfer())),
     ) {
         let run = |reference| -> (Driven, sched_sim::RunStatistics) {
-            let mut fleet = fleet(replicas, reference, policy, step_time, kind);
-            let driven = drive(&mut fleet, &mut users.arrivals().unwrap(), &mut ()).unwrap();
-            let s = fleet.statistics();
+            let fleet = |replicas| fleet(replicas, reference, policy, step_time, kind);
+            let mut server: Box<dyn Server> = match decode {
+                Some((n, transfer)) => {
+                    Box::new(Disaggregated::new(fleet(replicas), fleet(n), transfer))
+                }
+                None => Box::new(fleet(replicas)),
+            };
+            let driven = drive(&mut server, &mut users.arrivals().unwrap(), &mut ()).unwrap();
+            let s = server.statistics();
             (driven, s)
         };
         let (driven, s) = run(false);

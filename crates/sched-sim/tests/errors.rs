@@ -9,8 +9,8 @@ use sched_sim::workload::{
     WorkloadSpec, chat,
 };
 use sched_sim::{
-    Affine, DecodeFirst, Policy, RateScale, Result, Simulation, Step, Ticks, Workload,
-    WorkloadRequest,
+    Affine, DecodeFirst, Job, KvTransfer, Policy, RateScale, Replica, Result, Server, Simulation,
+    Step, Ticks, Workload, WorkloadRequest,
 };
 
 fn at(seconds: &str) -> Ticks {
@@ -40,6 +40,16 @@ fn bad_input_is_told_what_would_be_right() {
         Ticks::from_seconds(f64::NAN).map(|_| ()),
         "0".parse::<RateScale>().map(|_| ()),
         chat(10, -1.0, 1).generate().map(|_| ()),
+        KvTransfer::new(at("2"), Ticks::ZERO).map(|_| ()),
+        KvTransfer::new(Ticks::ZERO, at("1001")).map(|_| ()),
+        KvTransfer::at_bandwidth(1, 0, Ticks::ZERO).map(|_| ()),
+        KvTransfer::at_bandwidth(1 << 33, 1, Ticks::ZERO).map(|_| ()),
+        {
+            let mut job = Job::new(7, Ticks::ZERO, 10, 3);
+            job.made_tokens = 3;
+            let step_time: Affine = "base=1ms".parse().unwrap();
+            Replica::new(DecodeFirst::default(), step_time).submit(job)
+        },
     ];
     let mut text = String::new();
     for result in results {
@@ -60,6 +70,11 @@ fn bad_input_is_told_what_would_be_right() {
     seconds `NaN`: expected a finite number of at least 0
     rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`
     rate_per_s must be from 1e-6 to 1e9 requests per second, got -1
+    KV transfer time per token must be at most 1s, got 2s
+    KV transfer latency must be at most 1000s, got 1001s
+    KV bandwidth in bit/s must be at least 1, got 0
+    KV bytes per token must be at most 4294967296, got 8589934592
+    made_tokens of request `7` must be 0 to 2, got 3
     ");
 }
 

@@ -3,26 +3,18 @@
 
 mod common;
 
-use common::{decode_first, step_time, workload};
+use common::{decode_first, jobs, limits, served, step_time, workload};
 use proptest::prelude::*;
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Ending, Job, Over, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::{
-    Affine, DecodeFirst, PromptContent, Replica, RunEnd, RunStatistics, Ticks, Workload,
+    Affine, DecodeFirst, PromptContent, Replica, RunEnd, RunLimits, RunStatistics, Ticks, Workload,
     WorkloadRequest,
 };
 
 fn router() -> impl Strategy<Value = RouterKind> {
     prop::sample::select(RouterKind::ALL.to_vec())
-}
-
-fn jobs(workload: &Workload, patience: Option<Ticks>) -> impl Iterator<Item = Job> {
-    workload.requests().iter().enumerate().map(move |(position, r)| {
-        let mut job = Job::of(position, r);
-        job.timeout_at = patience.map(|p| r.arrival.after(p));
-        job
-    })
 }
 
 /// Runs a fleet; who is over in order of their numbers, and the totals.
@@ -31,13 +23,7 @@ fn run<S: Server>(
     kind: RouterKind,
     jobs: impl Iterator<Item = Job>,
 ) -> (RunEnd, Vec<Over>, RunStatistics) {
-    let mut fleet = Fleet::new(servers, kind, 7).unwrap();
-    let mut over = Vec::new();
-    let end = run_stream(&mut fleet, jobs, &mut (), |o| over.push(o)).unwrap();
-    over.sort_by_key(|o| o.progress.id);
-    let s = fleet.statistics();
-    assert!(fleet.inside().is_empty() || end.is_truncated());
-    (end, over, s)
+    served(Fleet::new(servers, kind, 7).unwrap(), jobs)
 }
 
 proptest! {
@@ -52,17 +38,23 @@ proptest! {
         step_time in step_time(),
         kind in router(),
         replicas in 1_usize..5,
+        limits in limits(),
         patience in prop::option::weighted(0.3, 1_u64..20_000_000_000),
     ) {
         let patience = patience.map(Ticks::from_nanoseconds);
-        let skipping = (0..replicas).map(|_| Replica::new(policy, step_time)).collect();
-        let plain = (0..replicas).map(|_| Replica::reference(policy, step_time)).collect();
+        let servers = |new: fn(DecodeFirst, Affine) -> Replica<DecodeFirst, Affine>| {
+            (0..replicas).map(|_| new(policy, step_time).limits(limits)).collect()
+        };
+        let (skipping, plain) = (servers(Replica::new), servers(Replica::reference));
         let (end, over, s) = run(skipping, kind, jobs(&workload, patience));
         prop_assert_eq!(&run(plain, kind, jobs(&workload, patience)), &(end, over.clone(), s));
-        prop_assert_eq!(end, RunEnd::Completed);
         prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{:?}", s);
-        prop_assert_eq!(over.len(), workload.len());
-        for (o, r) in over.iter().zip(workload.requests()) {
+        prop_assert_eq!(over.len() as u64, s.completed + s.timed_out);
+        if limits == RunLimits::default() {
+            prop_assert_eq!((end, over.len()), (RunEnd::Completed, workload.len()));
+        }
+        for o in &over {
+            let r = &workload.requests()[usize::try_from(o.progress.id).unwrap()];
             prop_assert_eq!(o.progress.arrival, r.arrival);
             let scheduled = o.progress.record.scheduled();
             prop_assert!(scheduled.is_none_or(|at| r.arrival <= at));

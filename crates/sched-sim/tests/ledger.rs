@@ -4,15 +4,19 @@
 
 mod common;
 
-use common::{Budget, decode_first, limits, make, policy, settings, step_time, workload};
+use common::{
+    Budget, Pool, booked, decode_first, jobs, limits, lines, make, policy, pool, settings,
+    step_time, transfer, workload,
+};
 use proptest::prelude::*;
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::ledger::{Account, Ledger, Steps};
-use sched_sim::server::{Books, Job, Server, run_stream};
-use sched_sim::vllm_v1::{VllmConfig, VllmV1Run};
+use sched_sim::server::{Books, Server, run_stream};
+use sched_sim::vllm_v1::{VllmConfig, VllmReplica, VllmV1Run};
 use sched_sim::{
-    DecodeFirst, KvPool, Preemption, PrefillFirst, Replica, RunResult, ServerSettings, SimError,
-    Simulation, Stall, StepTime, Ticks, TwoRegime, Workload, WorkloadRequest,
+    DecodeFirst, Disaggregated, KvPool, Preemption, PrefillFirst, Replica, RunLimits, RunResult,
+    ServerSettings, SimError, Simulation, Stall, StepTime, Ticks, TwoRegime, Workload,
+    WorkloadRequest,
 };
 
 /// TTFT and E2E of every completed request are the sums of its accounts.
@@ -49,6 +53,32 @@ fn two_regimes() -> impl Strategy<Value = TwoRegime> {
     )
 }
 
+/// Requests that fit into a small KV cache.
+fn short_requests() -> impl Strategy<Value = Workload> {
+    let rows = prop::collection::vec((0_u64..60, 1_u64..150, 1_u64..60), 1..24);
+    rows.prop_map(|rows| {
+        let mut now = 0;
+        let requests = rows.iter().enumerate().map(|(i, &(gap, input, output))| {
+            now += gap;
+            WorkloadRequest::new(i as u64, Ticks::from_nanoseconds(now * 1_000_000), input, output)
+        });
+        Workload::new(requests.collect()).unwrap()
+    })
+}
+
+/// vLLM with one, sync or async, with a prefix cache or without.
+fn tight_vllm() -> impl Strategy<Value = VllmConfig> {
+    let limits = (14_u64..60, 1_u64..12, 0_u64..200);
+    (limits, any::<(bool, bool)>()).prop_map(|((blocks, seqs, budget), (is_async, caching))| {
+        let mut config = VllmConfig::new(blocks + 2, 220);
+        config.max_num_seqs = seqs;
+        config.max_num_batched_tokens = seqs + budget;
+        config.async_scheduling = Some(is_async);
+        config.enable_prefix_caching = caching;
+        config
+    })
+}
+
 /// The ledgers from stretches and from single steps are the same, add up, and have exactly the time
 /// between a preemption and its end under [`Account::Preempted`].
 fn books_balance(
@@ -80,11 +110,7 @@ fn fleet<S: Server>(
     router: RouterKind,
     servers: impl Fn() -> Vec<S>,
 ) -> (Steps, RunResult<'_>) {
-    let mut fleet = Fleet::new(servers(), router, 7).unwrap();
-    let (mut steps, mut books) = (Steps::default(), Books::new(workload, false));
-    let jobs = workload.requests().iter().enumerate().map(|(i, r)| Job::of(i, r));
-    let end = run_stream(&mut fleet, jobs, &mut steps, |over| books.take(over)).unwrap();
-    (steps, books.close(&fleet, end))
+    booked(workload, Fleet::new(servers(), router, 7).unwrap())
 }
 
 proptest! {
@@ -182,26 +208,43 @@ proptest! {
         books_balance(&skipping, [&skipped, &single], &step_time)?;
     }
 
+    /// In two pools, where the transfer has an account of its own and the decode pool books what
+    /// comes after it.
+    #[test]
+    fn it_adds_up_in_two_pools(
+        workload in workload(),
+        (prefill, decode) in (pool(), pool()),
+        transfer in transfer(),
+        step_time in two_regimes(),
+    ) {
+        let run = |reference| {
+            let fleet = |pool: &Pool| pool.fleet(step_time, RunLimits::default(), reference);
+            let server = Disaggregated::new(fleet(&prefill), fleet(&decode), transfer);
+            booked(&workload, server)
+        };
+        let ((skipped, skipping), (single, plain)) = (run(false), run(true));
+        prop_assert_eq!(&skipping, &plain);
+        books_balance(&skipping, [&skipped, &single], &step_time)?;
+        let ledger = Ledger::new(&skipping, &skipped, &step_time).unwrap();
+        for row in ledger.rows() {
+            let r = &workload.requests()[row.position];
+            let detail = skipping.details().iter().find(|d| d.position == row.position);
+            let moved = detail.and_then(|d| d.transfer);
+            let time = moved.map_or(0, |_| transfer.time(r.input_tokens).attoseconds());
+            prop_assert_eq!(row.e2e.attoseconds(Account::KvTransfer), time.cast_signed());
+            prop_assert_eq!(row.ttft.attoseconds(Account::KvTransfer), 0);
+            prop_assert_eq!(moved.is_some(), 1 < r.output_tokens);
+        }
+    }
+
     /// Under vLLM's scheduler with a KV cache that runs out, so that requests are preempted and
     /// prompts wait for budget.
     #[test]
     fn it_adds_up_under_vllm_v1(
-        rows in prop::collection::vec((0_u64..60, 1_u64..150, 1_u64..60), 1..24),
-        (blocks, seqs, budget) in (14_u64..60, 1_u64..12, 0_u64..200),
-        (is_async, caching) in any::<(bool, bool)>(),
+        workload in short_requests(),
+        config in tight_vllm(),
         step_time in two_regimes(),
     ) {
-        let mut now = 0;
-        let requests = rows.iter().enumerate().map(|(i, &(gap, input, output))| {
-            now += gap;
-            WorkloadRequest::new(i as u64, Ticks::from_nanoseconds(now * 1_000_000), input, output)
-        });
-        let workload = Workload::new(requests.collect()).unwrap();
-        let mut config = VllmConfig::new(blocks + 2, 220);
-        config.max_num_seqs = seqs;
-        config.max_num_batched_tokens = seqs + budget;
-        config.async_scheduling = Some(is_async);
-        config.enable_prefix_caching = caching;
         let vllm = VllmV1Run::new(config);
         let simulation = || Simulation::vllm_v1(&workload, vllm.clone(), step_time);
         let (mut skipped, mut single) = (Steps::default(), Steps::default());
@@ -224,6 +267,38 @@ proptest! {
             prop_assert_eq!(row.e2e.attoseconds(Account::Preempted), stalled.cast_signed());
         }
     }
+}
+
+/// In two pools of vLLM, skipping and asked in every step, all of this holds as well.
+#[test]
+fn it_adds_up_in_two_pools_of_vllm() {
+    let inputs = (short_requests(), tight_vllm(), tight_vllm(), transfer(), two_regimes());
+    let config = ProptestConfig::with_cases(300);
+    let preemptions = std::cell::Cell::new(0);
+    proptest!(config, |((workload, prefill, decode, transfer, step_time) in inputs)| {
+        let run = |asked: bool| -> sched_sim::Result<_> {
+            let one = |config: &VllmConfig| -> sched_sim::Result<_> {
+                let replica = VllmReplica::new(config.clone(), step_time)?;
+                Ok(if asked { replica.asked_in_every_step() } else { replica })
+            };
+            let mut server = Disaggregated::new(one(&prefill)?, one(&decode)?, transfer);
+            let (mut steps, mut books) = (Steps::default(), Books::new(&workload, true));
+            let end = run_stream(&mut server, jobs(&workload, None), &mut steps, |o| books.take(o))?;
+            let each = server.each();
+            Ok((steps, books.close(&server, end), each))
+        };
+        let (skipped, skipping, each) = match run(false) {
+            Err(SimError::NoProgress { .. } | SimError::Vllm(_)) => return Ok(()),
+            run => run.unwrap(),
+        };
+        let (single, plain, _) = run(true).unwrap();
+        prop_assert_eq!(&skipping, &plain);
+        let s = skipping.statistics();
+        prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{:?}", s);
+        books_balance(&skipping, [&skipped, &single], &step_time)?;
+        preemptions.set(preemptions.get() + each[1].kv.unwrap().preemptions);
+    });
+    assert!(0 < preemptions.get(), "the decode pool preempts in some of them");
 }
 
 /// Two requests of 32 tokens in 4 usable blocks of 16: `b` is preempted when both need a third
@@ -323,18 +398,6 @@ fn a_prompt_that_a_step_leaves_out_is_held_back() {
     let us = |account| (b.attoseconds(account) / 1_000_000_000_000, account);
     assert_eq!(us(Account::HeldBack), (4000, Account::HeldBack));
     assert_eq!(us(Account::OwnPrefill), (4800, Account::OwnPrefill));
-}
-
-/// The accounts of E2E in milliseconds that are not zero, one line for each request.
-fn lines(ledger: &Ledger, workload: &Workload) -> String {
-    let mut lines = Vec::new();
-    for (row, r) in ledger.rows().iter().zip(workload.requests()) {
-        let accounts = Account::ALL.into_iter().filter(|a| row.e2e.attoseconds(*a) != 0);
-        let parts: Vec<String> =
-            accounts.map(|a| format!("{} {:.1}", a.id(), 1e3 * row.e2e.seconds(a))).collect();
-        lines.push(format!("{}: {}", r.id, parts.join(", ")));
-    }
-    lines.join("\n")
 }
 
 /// Steps of another run are refused, not booked wrongly.

@@ -23,7 +23,7 @@
 //! ```
 
 use metrics_core::kv_pool::KvPool;
-use metrics_core::model::kv_blocks;
+use metrics_core::model::{KvShape, kv_blocks};
 use metrics_core::units::{Bytes, BytesPerToken};
 use metrics_core::{Error, grammar};
 use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, Usage, VllmConfig};
@@ -321,6 +321,15 @@ impl EngineOptions {
         Ok(self.get("kv_cache_dtype").map(kv_dtype_bytes).transpose().map_err(named)?.flatten())
     }
 
+    /// The KV cache of a machine's model, in the type that these options say.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Engine`](crate::error::IoError::Engine) for a type that is not known.
+    pub fn kv_of(&self, machine: &Machine) -> Result<KvShape> {
+        machine.model.kv(self.kv_dtype()?)
+    }
+
     fn queue(&self) -> Result<Option<QueuePolicy>> {
         self.parsed("scheduling_policy", "fcfs or priority", |t| match t {
             "fcfs" => Some(QueuePolicy::Fcfs),
@@ -451,7 +460,7 @@ impl EngineOptions {
         let Some(machine) = machine else {
             return Err(fault("no KV capacity: give --num-kv-blocks or --kv-memory"));
         };
-        let kv = machine.model.kv(self.kv_dtype()?)?;
+        let kv = self.kv_of(machine)?;
         let kv = kv.of_one_gpu(u64::from(machine.tensor_parallel)).map_err(core)?;
         let blocks_in = |memory: Bytes, notes: &mut Vec<String>| {
             if let Some(bytes) = said {

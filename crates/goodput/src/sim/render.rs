@@ -8,12 +8,12 @@ use metrics_core::report::{Distribution, Report};
 use metrics_core::units::Quantity;
 use metrics_core::validity::{Check, Level};
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::{KvStatistics, LoadLevel, RunEnd, RunStatistics};
+use sched_sim::{KvStatistics, LoadLevel, OfferedLoad, RunEnd, RunStatistics};
 use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
-use super::{Answer, Setting, Simulated, generate, served};
+use super::{Answer, Setting, Simulated, generate, pools, served};
 use crate::output::{self, Format};
 use crate::report::{csv, finding_json, json as report_json, text as report_text};
 
@@ -36,7 +36,8 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 }
 
 /// Name, value: what a setting is, in the order of the options.
-fn settings(s: &Setting) -> [(&'static str, String); 10] {
+fn settings(s: &Setting) -> [(&'static str, String); 12] {
+    let several = s.replicas > 1 || s.pools.is_some_and(|p| p.prefill.max(p.decode) > 1);
     [
         ("variant", s.name.clone().unwrap_or_default()),
         ("policy", policy_name(s, |_| true)),
@@ -46,8 +47,10 @@ fn settings(s: &Setting) -> [(&'static str, String); 10] {
         ("step_time", step_time_name(&s.step_time)),
         ("slo", s.slo.to_string()),
         ("replicas", s.replicas.to_string()),
-        ("router", if s.replicas > 1 { s.router.to_string() } else { String::new() }),
+        ("router", if several { s.router.to_string() } else { String::new() }),
         ("users", s.users.map(|n| n.to_string()).unwrap_or_default()),
+        ("disagg", s.pools.map(|p| p.flag()).unwrap_or_default()),
+        ("kv_transfer", s.pools.map(|p| p.transfer.to_string()).unwrap_or_default()),
     ]
 }
 
@@ -64,7 +67,7 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     let named = names.len() == cells.len() && names.iter().all(|n| !n.is_empty());
-    let name = |c: &[(&'static str, String); 10]| {
+    let name = |c: &[(&'static str, String); 12]| {
         if named {
             return c[0].1.clone();
         }
@@ -167,19 +170,45 @@ fn step_time_name(source: &StepTimeSource) -> String {
 
 /// The load of a run, and what may be said of it.
 fn load_lines(run: &Simulated) -> Vec<String> {
-    let load = &run.load;
+    let mut lines = match &run.pool_loads {
+        Some([prefill, decode]) => {
+            let named = |name, load| {
+                let lines = one_load_lines(run, load).into_iter();
+                lines.map(move |line| format!("{name}: {line}"))
+            };
+            named("prefill", prefill).chain(named("decode", decode)).collect()
+        }
+        None => one_load_lines(run, &run.load),
+    };
+    match level(run) {
+        Some(LoadLevel::Overloaded) => lines.push(
+            "OVERLOADED: not a steady state, the queue grows as long as requests arrive and every latency depends on the length of the run".to_owned(),
+        ),
+        Some(LoadLevel::NearSaturation) => lines.push(
+            "near saturation: a few per cent of step time become tens of per cent of latency".to_owned(),
+        ),
+        Some(LoadLevel::Moderate) | None => {}
+    }
+    lines
+}
+
+/// One load from two sides.
+fn one_load_lines(run: &Simulated, load: &OfferedLoad) -> Vec<String> {
+    let pools = run.setting.pools.is_some();
     let shown = |x: Option<f64>| x.map_or("-".to_owned(), |x| format::significant(x, 3));
     let demand = load.saturated_demand_s.map_or("-".to_owned(), report_text::time);
     let mut lines = vec![match load.arrival_rate {
-        Some(rate) if load.saturated_demand_s.is_none() && run.config.is_some() => format!(
-            "{}/s arrive; no rho: how long a request keeps its place depends on the others and on free KV blocks",
-            format::significant(rate, 3)
-        ),
+        Some(rate) if load.saturated_demand_s.is_none() && (run.config.is_some() || pools) => {
+            format!(
+                "{}/s arrive; no rho: how long a request keeps its place depends on the others and on free KV blocks",
+                format::significant(rate, 3)
+            )
+        }
         Some(rate) => format!(
             "rho {}: {}/s arrive{}, each takes {demand} of a server with a full batch",
             shown(load.rho()),
             format::significant(rate, 3),
-            if run.setting.replicas > 1 { " at each replica" } else { "" },
+            if run.setting.replicas > 1 || pools { " at each replica" } else { "" },
         ),
         None => format!(
             "no arrival rate, as all arrive at one instant; each takes {demand} of a server with a full batch"
@@ -194,15 +223,6 @@ fn load_lines(run: &Simulated) -> Vec<String> {
         None => "all requests together do not fill the batch, so no saturated rate can be measured"
             .to_owned(),
     });
-    match level(run) {
-        Some(LoadLevel::Overloaded) => lines.push(
-            "OVERLOADED: not a steady state, the queue grows as long as requests arrive and every latency depends on the length of the run".to_owned(),
-        ),
-        Some(LoadLevel::NearSaturation) => lines.push(
-            "near saturation: a few per cent of step time become tens of per cent of latency".to_owned(),
-        ),
-        Some(LoadLevel::Moderate) | None => {}
-    }
     lines
 }
 
@@ -392,6 +412,11 @@ fn batches(text: &mut String, run: &Simulated) -> Result<()> {
             line(text, if i == 0 { "replicas" } else { "" }, l)?;
         }
     }
+    if let Some(pools) = &run.setting.pools {
+        for (label, l) in pools::lines(pools, run) {
+            line(text, &label, &l)?;
+        }
+    }
     line(
         text,
         "utilization",
@@ -503,6 +528,12 @@ fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
                 .collect::<String>()
         ),
     )?;
+    let refused = s.refused.by_reason().into_iter().filter(|(_, n)| 0 < *n);
+    let refused: Vec<String> =
+        refused.map(|(why, n)| format!("{n} {}", why.replace('_', " "))).collect();
+    if !refused.is_empty() {
+        line(text, "refused", &refused.join(", "))?;
+    }
     let little = if s.littles_law_holds() {
         "holds exactly: the area under the requests in the system is the sum of their times there"
     } else {
@@ -541,7 +572,7 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         .first()
         .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
         .unwrap_or_default();
-    let all: Vec<[(&str, String); 10]> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    let all: Vec<_> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
     // Of the options given to a policy, those that all runs share are not repeated in each row.
     let mut all = all;
     for (run, set) in answer.runs.iter().zip(&mut all) {
@@ -725,6 +756,9 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
         let fleet = served::replicas_json(run.setting.router, &run.each);
         map.insert("fleet".to_owned(), fleet);
     }
+    if let Some(pools) = &run.setting.pools {
+        map.insert("disaggregation".to_owned(), pools::json(pools, run, load_json));
+    }
     if let Some(users) = run.setting.users {
         map.insert("users".to_owned(), json!(users));
     }
@@ -741,16 +775,7 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
         }
     }
     map.insert("outside_of_step_time_range".to_owned(), json!(run.beyond));
-    map.insert(
-        "load".to_owned(),
-        json!({
-            "arrival_rate_per_s": run.load.arrival_rate,
-            "rho": run.load.rho(),
-            "saturated_rate_per_s": run.load.saturated_rate,
-            "relative_to_saturation": run.load.relative(),
-            "can_be_steady": run.load.level().map(LoadLevel::can_be_steady),
-        }),
-    );
+    map.insert("load".to_owned(), load_json(&run.load));
     if let Some(report) = &run.report {
         report_json::figures(&mut map, report);
     }
@@ -761,6 +786,12 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
             "completed": s.completed,
             "running": s.running,
             "queued": s.queued,
+            "rejected_by_reason": s
+                .refused
+                .by_reason()
+                .into_iter()
+                .map(|(why, n)| (why.to_owned(), json!(n)))
+                .collect::<Map<String, Value>>(),
             "steps": s.steps,
             "event_steps": s.event_steps,
             "busy_share": s.busy_share(),
@@ -788,6 +819,16 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
         json!({ "answer": run.verdict.name(), "text": run.verdict.to_string() }),
     );
     Value::Object(map)
+}
+
+fn load_json(load: &OfferedLoad) -> Value {
+    json!({
+        "arrival_rate_per_s": load.arrival_rate,
+        "rho": load.rho(),
+        "saturated_rate_per_s": load.saturated_rate,
+        "relative_to_saturation": load.relative(),
+        "can_be_steady": load.level().map(LoadLevel::can_be_steady),
+    })
 }
 
 fn engine_json(c: &VllmConfig) -> Value {
@@ -875,6 +916,8 @@ fn csv_of(answer: &Answer) -> Result<String> {
         "replicas",
         "router",
         "users",
+        "disagg",
+        "kv_transfer",
         "figure",
         "value",
         "low",

@@ -1,7 +1,7 @@
 //! The servers of a setting, one or several behind a router, and what runs on them.
 
 use anyhow::{Result, anyhow, bail};
-use metrics_core::format;
+use metrics_core::{format, grammar};
 use sched_sim::drive::{Driven, drive};
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::ledger::{Account, Ledger, Tail};
@@ -9,7 +9,8 @@ use sched_sim::server::{Books, Job, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::workload::{Arrivals, ClosedLoop};
 use sched_sim::{
-    Observer, Replica, RunLimits, RunResult, RunStatistics, StepTime, Ticks, Workload,
+    Disaggregated, Observer, Replica, RunLimits, RunResult, RunStatistics, StepTime, Ticks,
+    Workload,
 };
 use serde_json::{Map, Value, json};
 
@@ -24,15 +25,36 @@ pub enum Arriving<'a> {
     Users(ClosedLoop),
 }
 
-/// The servers of a setting; `config`: of vLLM, if it is one.
-pub fn server<'a, T: StepTime>(
-    arguments: &Arguments,
-    setting: &Setting,
-    config: Option<&VllmConfig>,
-    limits: RunLimits,
-    cost: &'a T,
-) -> Result<Box<dyn Server + 'a>> {
-    let one = || -> Result<Box<dyn Server + 'a>> {
+/// How many servers an option asks for.
+pub fn replicas(option: &str, text: &str) -> Result<u64> {
+    between(option, text, 100_000)
+}
+
+/// A count from 1 to `max`.
+pub fn between(option: &str, text: &str, max: u64) -> Result<u64> {
+    let n = grammar::count(text.trim()).map_err(|e| anyhow!("{option}: {e}"))?;
+    if !(1..=max).contains(&n) {
+        bail!("{option}: must be from 1 to {max}, got {n}");
+    }
+    Ok(n)
+}
+
+/// What makes the servers of a setting.
+pub struct Maker<'m, 'a, T> {
+    pub arguments: &'m Arguments,
+    pub setting: &'m Setting,
+    /// Of vLLM, if it is one.
+    pub config: Option<&'m VllmConfig>,
+    pub limits: RunLimits,
+    pub cost: &'a T,
+    /// For routers that draw.
+    pub seed: u64,
+}
+
+impl<'a, T: StepTime> Maker<'_, 'a, T> {
+    /// One server; one that is `open` refuses nobody who could end.
+    pub fn one(&self, open: bool) -> Result<Box<dyn Server + 'a>> {
+        let Self { arguments, setting, config, limits, cost, .. } = *self;
         if let Some(config) = config {
             let replica = VllmReplica::new(config.clone(), cost)?.limits(limits);
             return Ok(if arguments.reference {
@@ -42,14 +64,31 @@ pub fn server<'a, T: StepTime>(
             });
         }
         let new = if arguments.reference { Replica::reference } else { Replica::new };
+        let settings = setting.server_settings(arguments)?;
+        let settings = if open { settings.open() } else { settings };
         let replica = new(setting.named_policy()?, cost);
-        Ok(Box::new(replica.settings(setting.server_settings(arguments)?).limits(limits)))
-    };
-    if setting.replicas == 1 {
-        return one();
+        Ok(Box::new(replica.settings(settings).limits(limits)))
     }
-    let servers = (0..setting.replicas).map(|_| one()).collect::<Result<Vec<_>>>()?;
-    Ok(Box::new(Fleet::new(servers, setting.router, arguments.generate.seed.unwrap_or(1))?))
+
+    /// So many behind the router of the setting.
+    fn fleet(&self, n: u64, open: bool, seed: u64) -> Result<Box<dyn Server + 'a>> {
+        if n == 1 {
+            return self.one(open);
+        }
+        let servers = (0..n).map(|_| self.one(open)).collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(Fleet::new(servers, self.setting.router, seed)?))
+    }
+
+    /// All servers of the setting. Whoever arrives is refused at the prefill pool, if there are two.
+    pub fn server(&self) -> Result<Box<dyn Server + 'a>> {
+        let Some(pools) = self.setting.pools else {
+            return self.fleet(self.setting.replicas, false, self.seed);
+        };
+        let prefill = self.fleet(pools.prefill, false, self.seed)?;
+        // Routers of two pools draw apart.
+        let decode = self.fleet(pools.decode, true, !self.seed)?;
+        Ok(Box::new(Disaggregated::new(prefill, decode, pools.transfer)))
+    }
 }
 
 /// Runs an open loop on a server.
@@ -104,6 +143,7 @@ const SHOWN: usize = 8;
 /// The replicas of a fleet, and how uneven they are.
 pub fn replica_lines(router: RouterKind, each: &[RunStatistics]) -> Vec<String> {
     let mut lines = vec![match imbalance(each) {
+        _ if each.len() == 1 => "1 replica".to_owned(),
         Some(x) => format!(
             "{} replicas behind {router}; the fullest had {} times the mean of the requests",
             each.len(),
@@ -119,7 +159,7 @@ pub fn replica_lines(router: RouterKind, each: &[RunStatistics]) -> Vec<String> 
 }
 
 /// Most over mean requests of a replica.
-fn imbalance(each: &[RunStatistics]) -> Option<f64> {
+pub fn imbalance(each: &[RunStatistics]) -> Option<f64> {
     let most = each.iter().map(|s| s.injected).max()?;
     let sum: u64 = each.iter().map(|s| s.injected).sum();
     (0 < sum).then(|| most as f64 * each.len() as f64 / sum as f64)

@@ -75,8 +75,6 @@ struct Placed {
 struct Totals {
     requests: u64,
     start: Ticks,
-    /// Arrivals that no server has been given yet are not among them.
-    injected: u64,
     /// Requests whose client left while they were in the queue.
     cancelled: u64,
     timed_out: u64,
@@ -167,7 +165,6 @@ impl<S: Server> Fleet<S> {
 
     /// Routes a request that arrives now.
     fn route(&mut self, job: Job, observer: &mut dyn Observer) -> Result<()> {
-        self.totals.injected += 1;
         if self.router.kind() == RouterKind::CentralQueue {
             self.queue.push_back(job);
             return self.serve_queue(observer);
@@ -290,10 +287,12 @@ fn progress_of(job: &Job) -> Progress {
         input_tokens: job.input_tokens,
         record: RequestRecord::NEW,
         prefilled: 0,
-        output_tokens: 0,
+        output_tokens: job.made_tokens,
+        made_before: job.made_tokens,
         hit_tokens: 0,
         stalls: Vec::new(),
         held: Vec::new(),
+        transfer: None,
     }
 }
 
@@ -361,7 +360,7 @@ impl<S: Server> Server for Fleet<S> {
         let mut sum = ServerLoad { waiting: self.queue.len() as u64, ..ServerLoad::default() };
         let arrived = self.pending.iter().take_while(|job| job.arrival <= self.at);
         for job in self.queue.iter().chain(arrived.clone()) {
-            sum.outstanding_tokens += job.input_tokens + job.output_tokens;
+            sum.outstanding_tokens += job.outstanding_tokens();
         }
         sum.waiting += arrived.count() as u64;
         for load in self.servers.iter().map(Server::load) {
@@ -403,9 +402,10 @@ impl<S: Server> Server for Fleet<S> {
         let t = &self.totals;
         sum.requests = t.requests;
         sum.start = t.start;
-        sum.injected = t.injected;
         sum.end = sum.end.max(t.start).max(if self.queue.is_empty() { t.start } else { self.at });
         let waiting = self.queue.len() as u64;
+        // Who was given to a server that was stopped before had not arrived.
+        sum.injected += waiting + t.cancelled + t.timed_out;
         sum.queued += waiting;
         sum.cancelled += t.cancelled;
         sum.timed_out += t.timed_out;

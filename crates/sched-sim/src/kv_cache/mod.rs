@@ -314,14 +314,15 @@ impl KvCache {
     }
 
     /// Gives a request without blocks the blocks of its hit, and new ones until it can hold
-    /// `tokens` tokens; `queried` is what the hit was looked up for. False, with nothing changed,
+    /// `tokens` tokens; `queried` is what the hit was looked up for, and 0 for a look-up that the
+    /// counters leave out. False, with nothing changed,
     /// if there are too few idle blocks.
     pub fn admit(&mut self, table: &mut BlockTable, hit: Hit, queried: u64, tokens: u64) -> bool {
         if self.need(hit, tokens) > self.pool.idle() {
             self.counters.oom_refusals += 1;
             return false;
         }
-        if self.options.prefix_caching {
+        if self.options.prefix_caching && 0 < queried {
             self.counters.lookups += 1;
             self.counters.queried_tokens += queried;
             self.counters.hit_tokens += hit.tokens;

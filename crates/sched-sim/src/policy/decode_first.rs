@@ -95,14 +95,14 @@ impl Policy for DecodeFirst {
     }
 
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
-        let before = step.running();
-        step.make_room()?;
-        let crowded = step.running() < before;
+        let crowded = 0 < step.make_room()?;
+        while !crowded && step.swap_in() {}
         step.decode_all()?;
         step.prefill_all(self.chunk)?;
         while !crowded
             && step.running() < self.max_num_seqs
             && let Some(next) = step.next_waiting()
+            && !next.swapped
             && step.next_fits(next.known_tokens.min(self.chunk))
         {
             step.admit(next.known_tokens.min(self.chunk))?;

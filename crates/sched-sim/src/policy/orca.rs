@@ -59,9 +59,11 @@ impl Policy for Orca {
     }
 
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+        while step.swap_in() {}
         step.decode_all()?;
         while step.running() < self.max_num_seqs
             && let Some(next) = step.next_waiting()
+            && !next.swapped
             && step.next_fits(next.known_tokens)
         {
             step.admit(next.known_tokens)?;

@@ -146,6 +146,7 @@ impl SgLang {
         while chunk > 0
             && input > 0
             && let Some(next) = step.next_waiting()
+            && !next.swapped
         {
             let answer = next.output_left().min(CLIP);
             let needed = next.known_tokens.saturating_add(answer).saturating_add(page);
@@ -254,6 +255,8 @@ impl Policy for SgLang {
         if step.running() < self.running {
             self.full = false;
         }
+        // The prompt in progress has to stay the request admitted last.
+        while in_progress(step).is_none() && step.swap_in() {}
         if !self.full || in_progress(step).is_some() {
             self.prefill(step)?;
         }

@@ -64,13 +64,15 @@ impl Policy for StaticBatch {
         if step.running() > 0 {
             return step.decode_all();
         }
+        while step.swap_in() {}
         while step.running() < self.max_num_seqs
             && let Some(next) = step.next_waiting()
+            && !next.swapped
             && step.next_fits(next.known_tokens)
         {
             step.admit(next.known_tokens)?;
         }
-        Ok(())
+        if step.work().is_empty() { step.decode_all() } else { Ok(()) }
     }
 
     fn horizon(&self, _: &Step<'_>) -> Horizon {

@@ -94,6 +94,8 @@ struct Entry {
     arrival: Ticks,
     input: u64,
     output: u64,
+    /// Tokens of the answer that it came with, together with its KV.
+    made: u64,
     record: RequestRecord,
     hit_tokens: u64,
     stalls: Vec<Stall>,
@@ -319,12 +321,14 @@ impl<T: StepTime> VllmReplica<T> {
                 prompt: content.map_or(&own, |c| &c.prompt),
                 output_segment: answer.unwrap_or((2 * PromptContent::OWN) | job.id),
                 max_tokens: job.output_tokens,
+                made_tokens: job.made_tokens,
             });
             let entry = Entry {
                 id: job.id,
                 arrival: job.arrival,
                 input: job.input_tokens,
                 output: job.output_tokens,
+                made: job.made_tokens,
                 record: RequestRecord::NEW,
                 hit_tokens: 0,
                 stalls: Vec::new(),
@@ -334,7 +338,7 @@ impl<T: StepTime> VllmReplica<T> {
             };
             if let Err(rejection) = added {
                 let ending = Ending::Rejected(rejection);
-                self.clock.refuse(Over::new(entry.progress((0, 0)), job.arrival, ending));
+                self.clock.refuse(Over::new(entry.progress((0, entry.made)), job.arrival, ending));
                 continue;
             }
             self.clock.let_in(job.arrival);
@@ -504,7 +508,8 @@ impl<T: StepTime> VllmReplica<T> {
             let mut again = 0;
             if row.kind == Kind::New {
                 entry.record.scheduled = *start;
-                entry.hit_tokens = row.computed;
+                // What it came with is no hit.
+                entry.hit_tokens = if entry.made == 0 { row.computed } else { 0 };
             } else if let Some(stall) = entry.stalls.last_mut() {
                 stall.readmitted = Some(*start);
                 stall.hit_tokens = row.computed;
@@ -680,9 +685,11 @@ impl Entry {
             record: self.record,
             prefilled,
             output_tokens,
+            made_before: self.made,
             hit_tokens: self.hit_tokens,
             stalls: self.stalls.clone(),
             held: self.held.clone(),
+            transfer: None,
         }
     }
 }

@@ -106,6 +106,7 @@ impl Plan {
 
     /// Makes it the plan of a later step of the same decodes, for which nobody had to go.
     pub(super) fn repeat(&mut self) {
+        self.admitted = self.rows.len();
         self.preempted.clear();
         self.lost.clear();
     }

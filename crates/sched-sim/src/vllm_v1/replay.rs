@@ -339,6 +339,7 @@ impl<W: Watcher> Run<'_, W> {
                 prompt: &request.prompt,
                 output_segment: request.output_segment,
                 max_tokens: request.output,
+                made_tokens: 0,
             });
             if added.is_ok() {
                 self.intake.added.push(request.id);

@@ -33,13 +33,17 @@ pub struct NewRequest<'a> {
     pub output_segment: u64,
     /// Tokens of the answer, unless `max_model_len` cuts it.
     pub max_tokens: u64,
+    /// Tokens of the answer that another server made, less than all; 0 for a request that begins
+    /// here. The KV of all known tokens but the last is then there when it is admitted, as after a
+    /// load through vLLM's KV connector that hits all of them.
+    pub made_tokens: u64,
 }
 
 impl<'a> NewRequest<'a> {
     /// A request of priority 0 that arrives at 0.
     #[must_use]
     pub fn new(id: u64, prompt: &'a [(u64, u64)], output_segment: u64, max_tokens: u64) -> Self {
-        Self { id, arrival: 0, priority: 0, prompt, output_segment, max_tokens }
+        Self { id, arrival: 0, priority: 0, prompt, output_segment, max_tokens, made_tokens: 0 }
     }
 }
 
@@ -187,6 +191,8 @@ struct Sequence {
     tokens: u64,
     /// Tokens whose KV is computed or is being computed.
     computed: u64,
+    /// Tokens whose KV came along, until it is admitted.
+    brought: u64,
     /// Async only: tokens of the answer that are scheduled and not delivered.
     placeholders: u64,
     /// Tokens in steps that are not updated yet.
@@ -466,7 +472,7 @@ impl VllmV1 {
     #[must_use]
     pub fn prefilled(&self, id: u64) -> Option<u64> {
         let seq = self.seqs.get(*self.by_id.get(&id)? as usize)?;
-        Some(seq.computed.saturating_sub(seq.in_flight).min(seq.prompt))
+        Some(seq.computed.saturating_sub(seq.in_flight).max(seq.brought).min(seq.prompt))
     }
 
     /// Requests that run and are not in `plan`, which was scheduled last.
@@ -497,8 +503,9 @@ impl VllmV1 {
         if prompt == 0 {
             return Err(Rejection::EmptyPrompt { id });
         }
-        if max_model_len <= prompt {
-            return Err(Rejection::PromptTooLong { id, prompt, max_model_len });
+        let known = prompt.saturating_add(request.made_tokens);
+        if max_model_len <= known {
+            return Err(Rejection::PromptTooLong { id, prompt: known, max_model_len });
         }
         if request.max_tokens == 0 {
             return Err(Rejection::NoOutput { id });
@@ -514,6 +521,7 @@ impl VllmV1 {
                 end: 0,
                 tokens: 0,
                 computed: 0,
+                brought: 0,
                 placeholders: 0,
                 in_flight: 0,
                 stale: 0,
@@ -533,8 +541,9 @@ impl VllmV1 {
             id,
             prompt,
             end: prompt.saturating_add(request.max_tokens),
-            tokens: prompt,
+            tokens: known,
             computed: 0,
+            brought: if request.made_tokens == 0 { 0 } else { known - 1 },
             placeholders: 0,
             in_flight: 0,
             stale: 0,
@@ -813,16 +822,13 @@ impl VllmV1 {
                 aside.push(slot);
                 continue;
             }
-            let hit = if self.config.enable_prefix_caching {
-                self.kv.lookup(&seq.table, seq.tokens)
-            } else {
-                Hit::default()
-            };
-            let carries_prefill = hit.tokens + 1 < seq.tokens;
+            let seq = &self.seqs[slot as usize];
+            let (hit, computed) = self.found(seq);
+            let carries_prefill = computed + 1 < seq.tokens;
             if pass.hold && carries_prefill {
                 break;
             }
-            let mut n = (seq.tokens - hit.tokens).min(pass.cap);
+            let mut n = (seq.tokens - computed).min(pass.cap);
             if pass.room < n {
                 if !self.config.enable_chunked_prefill {
                     break;
@@ -830,18 +836,22 @@ impl VllmV1 {
                 n = pass.room;
             }
             // The head blocks all behind it, under both policies, and displaces nobody.
-            if !self.fits(hit, slot, n) {
+            if !self.fits(hit, slot, computed + n) {
                 self.kv.count_oom_refusals(1);
                 break;
             }
             let seq = &mut self.seqs[slot as usize];
-            if !self.kv.admit(&mut seq.table, hit, seq.tokens, hit.tokens + n) {
+            let brought = std::mem::take(&mut seq.brought);
+            // Nothing has to be computed of what came along, whether it is there already or not.
+            let queried = if brought == 0 { seq.tokens } else { 0 };
+            if !self.kv.admit(&mut seq.table, hit, queried, computed + n) {
+                seq.brought = brought;
                 break;
             }
-            self.kv.register(&mut seq.table, (hit.tokens + n).min(seq.tokens));
+            self.kv.register(&mut seq.table, (computed + n).min(seq.tokens));
             let kind = if seq.status == Status::Preempted { Kind::Resumed } else { Kind::New };
-            seq.computed = hit.tokens;
-            self.held += hit.tokens;
+            seq.computed = computed;
+            self.held += computed;
             seq.status = Status::Running;
             let mut blocks = (0, 0);
             if self.record_blocks {
@@ -852,9 +862,9 @@ impl VllmV1 {
             let row = Scheduled {
                 id: seq.id,
                 tokens: n,
-                computed: hit.tokens,
+                computed,
                 kind,
-                prefill: true,
+                prefill: brought == 0,
                 samples: false,
                 slot,
                 blocks,
@@ -872,15 +882,26 @@ impl VllmV1 {
         }
     }
 
-    /// Whether an admission has the blocks it needs (section 3c).
-    fn fits(&self, hit: Hit, slot: u32, n: u64) -> bool {
+    /// What the prefix cache has of a request that waits, and how many of its tokens are computed
+    /// with what it brings along.
+    fn found(&self, seq: &Sequence) -> (Hit, u64) {
+        let hit = if self.config.enable_prefix_caching {
+            self.kv.lookup(&seq.table, seq.tokens)
+        } else {
+            Hit::default()
+        };
+        (hit, hit.tokens.max(seq.brought))
+    }
+
+    /// Whether an admission has the blocks it needs to hold `tokens` tokens (section 3c).
+    fn fits(&self, hit: Hit, slot: u32, tokens: u64) -> bool {
         let seq = &self.seqs[slot as usize];
         // While nothing runs, nothing would ever raise what is free above the watermark.
         let reserve = if self.running.is_empty() { 0 } else { self.watermark_blocks };
         let fits = |tokens: u64| self.kv.need(hit, tokens) + reserve <= self.kv.idle_blocks();
         // Room for all known tokens (from 0.20.2). Nothing is set aside for the later chunks: the
         // next admission can take those blocks, and then somebody is preempted.
-        (!self.config.reserves_full_isl() || fits(seq.tokens)) && fits(hit.tokens + n)
+        (!self.config.reserves_full_isl() || fits(seq.tokens)) && fits(tokens)
     }
 
     /// Section 2d, for one request; what the priority policy takes back is undone in

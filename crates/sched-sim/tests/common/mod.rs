@@ -4,12 +4,14 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use proptest::prelude::*;
-use sched_sim::server::{Books, Job, Server};
+use sched_sim::fleet::{Fleet, RouterKind};
+use sched_sim::ledger::{Account, Ledger, Steps};
+use sched_sim::server::{Books, Job, Over, Server, run_stream};
 use sched_sim::{
-    AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, Orca, Order,
-    Policy, Preemption, PrefillFirst, Result, RunLimits, RunResult, Sarathi, ServerSettings,
-    SgLang, Simulation, Stage, StaticBatch, Step, StepTime, Ticks, TokenBucket, Workload,
-    WorkloadRequest,
+    AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, KvTransfer,
+    Orca, Order, Policy, Preemption, PrefillFirst, Replica, Result, RunEnd, RunLimits, RunResult,
+    RunStatistics, Sarathi, ServerSettings, SgLang, Simulation, Stage, StaticBatch, Step, StepTime,
+    Ticks, TokenBucket, Workload, WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -128,6 +130,91 @@ pub fn driven(
         books.take(o);
     }
     Ok(books.close(&server, end))
+}
+
+/// The requests of a workload as they arrive, whose clients wait so long.
+pub fn jobs(workload: &Workload, patience: Option<Ticks>) -> impl Iterator<Item = Job> {
+    workload.requests().iter().enumerate().map(move |(position, r)| {
+        let mut job = Job::of(position, r);
+        job.timeout_at = patience.map(|p| r.arrival.after(p));
+        job
+    })
+}
+
+/// Runs a server; who is over in order of their numbers, and the totals.
+pub fn served(
+    mut server: impl Server,
+    jobs: impl Iterator<Item = Job>,
+) -> (RunEnd, Vec<Over>, RunStatistics) {
+    let mut over = Vec::new();
+    let end = run_stream(&mut server, jobs, &mut (), |o| over.push(o)).unwrap();
+    over.sort_by_key(|o| o.progress.id);
+    let s = server.statistics();
+    assert!(server.inside().is_empty() || end.is_truncated());
+    (end, over, s)
+}
+
+/// Runs a workload on a server; the result, and what its steps were.
+pub fn booked(workload: &Workload, mut server: impl Server) -> (Steps, RunResult<'_>) {
+    let (mut steps, mut books) = (Steps::default(), Books::new(workload, false));
+    let jobs = jobs(workload, None);
+    let end = run_stream(&mut server, jobs, &mut steps, |over| books.take(over)).unwrap();
+    (steps, books.close(&server, end))
+}
+
+/// The accounts of E2E in milliseconds that are not zero, one line for each request.
+pub fn lines(ledger: &Ledger, workload: &Workload) -> String {
+    let mut lines = Vec::new();
+    for (row, r) in ledger.rows().iter().zip(workload.requests()) {
+        let accounts = Account::ALL.into_iter().filter(|a| row.e2e.attoseconds(*a) != 0);
+        let parts: Vec<String> =
+            accounts.map(|a| format!("{} {:.1}", a.id(), 1e3 * row.e2e.seconds(a))).collect();
+        lines.push(format!("{}: {}", r.id, parts.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// A fleet as one of two pools.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    pub servers: usize,
+    pub router: RouterKind,
+    pub policy: (usize, u64, u64),
+    pub settings: ServerSettings,
+}
+
+impl Pool {
+    /// Its servers, skipping or plain.
+    pub fn fleet<T: StepTime + Clone>(
+        &self,
+        step_time: T,
+        limits: RunLimits,
+        reference: bool,
+    ) -> Fleet<Replica<Box<dyn Policy>, T>> {
+        let new = if reference { Replica::reference } else { Replica::new };
+        let one = |_| {
+            let replica = new(make(self.policy), step_time.clone());
+            replica.settings(self.settings).limits(limits)
+        };
+        Fleet::new((0..self.servers).map(one).collect(), self.router, 7).unwrap()
+    }
+}
+
+/// One to three servers under any policy, memory and router.
+pub fn pool() -> impl Strategy<Value = Pool> {
+    let router = prop::sample::select(RouterKind::ALL.to_vec());
+    (1_usize..4, router, policy(), settings())
+        .prop_map(|(servers, router, policy, settings)| Pool { servers, router, policy, settings })
+}
+
+/// Transfers that take no time, some or more than all else.
+pub fn transfer() -> impl Strategy<Value = KvTransfer> {
+    let per_token = prop_oneof![2 => Just(0_u64), 3 => 1_u64..5000, 1 => 5000_u64..2_000_000];
+    let latency = prop_oneof![2 => Just(0_u64), 2 => 1_u64..5_000_000_000];
+    (per_token, latency).prop_map(|(per_token, latency)| {
+        let ns = Ticks::from_nanoseconds;
+        KvTransfer::new(ns(per_token), ns(latency)).unwrap()
+    })
 }
 
 /// Decode first again, said with the operations on single requests and without a horizon.

@@ -6,7 +6,6 @@
 //! decides which block is handed out and evicted. All else is a number that grows by one a step.
 
 use super::{Plan, QueuePolicy, VllmV1};
-use crate::kv_cache::Hit;
 
 /// A state in which the scheduler would do the same for some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,15 +128,11 @@ impl VllmV1 {
     /// Why the head of the queue would not be admitted with `room` tokens left; `None` if it would.
     fn blocked(&self, slot: u32, room: u64) -> Option<Head> {
         let seq = self.seqs.get(slot as usize).filter(|seq| seq.stale == 0)?;
-        let hit = if self.config.enable_prefix_caching {
-            self.kv.lookup(&seq.table, seq.tokens)
-        } else {
-            Hit::default()
-        };
-        let n = (seq.tokens - hit.tokens).min(self.long_prefill_cap());
+        let (hit, computed) = self.found(seq);
+        let n = (seq.tokens - computed).min(self.long_prefill_cap());
         if room < n && !self.config.enable_chunked_prefill {
             Some(Head::TooLong(slot))
-        } else if self.fits(hit, slot, n.min(room)) {
+        } else if self.fits(hit, slot, computed + n.min(room)) {
             None
         } else {
             Some(Head::NoBlocks(slot))
