@@ -8,7 +8,7 @@ fn request(price_per_h: f64, output_tokens_per_s: f64) -> CostRequest {
     CostRequest { price_per_h, output_tokens_per_s, ..CostRequest::default() }
 }
 
-/// gmicloud.ai: 2.00 an hour at 85, 120 and 400 tokens a second.
+/// K065, K067 and K068, gmicloud.ai: 2.00 an hour at 85, 120 and 400 tokens a second.
 /// 2 / (85 * 3600) * 10^6 = 6.536, and so on.
 #[test]
 fn published_costs_of_gmicloud_are_met() {
@@ -19,7 +19,7 @@ fn published_costs_of_gmicloud_are_met() {
     }
 }
 
-/// peakinfer.com: 2.50 an hour at 50 tokens a second is said to be 0.14 per million; the formula of
+/// K064, peakinfer.com: 2.50 an hour at 50 tokens a second is said to be 0.14 per million; the formula of
 /// the page gives 2.5 / 180,000 * 10^6 = 13.89, a hundred times as much.
 #[test]
 fn the_published_cost_that_is_a_hundred_times_too_low_is_flagged() {
