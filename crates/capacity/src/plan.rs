@@ -8,6 +8,9 @@
 //!    steady state and Kingman's factor for bursts; it knows the mean lengths alone.
 //! 3. **Simulation**: the fleet itself, request by request ([`search`]).
 //!
+//! Users who think are a closed loop in all three: their rate follows from the time of a request,
+//! X = N / (R + Z), the queue is M/M/c//N, and the simulated users wait for their answers.
+//!
 //! [`PlanRequest`] and [`PlanAnswer`] are serializable, so that an autoscaler can ask.
 
 pub mod autoscale;
@@ -25,11 +28,11 @@ use metrics_core::units::{RequestsPerSecond, RequestsPerSecondPerNode};
 use metrics_core::validity::Finding;
 use metrics_core::validity::load::bursty;
 use queueing::approx::gap_scv;
-use queueing::closed::interactive_throughput;
+use queueing::closed::{interactive_response, interactive_throughput};
 use queueing::little::little_l;
 use sched_sim::fleet::RouterKind;
-use sched_sim::workload::{ArrivalLaw, Lengths, WorkloadSpec};
-use sched_sim::{DecodeFirst, StepTime, Workload};
+use sched_sim::workload::{ArrivalLaw, ClosedLoop, Delay, Lengths, WorkloadSpec};
+use sched_sim::{DecodeFirst, StepTime, Ticks, Workload};
 use serde::{Deserialize, Serialize};
 use serving_io::engine::EngineOptions;
 use serving_io::policy::{ServerOptions, takes_chunk};
@@ -43,7 +46,9 @@ use disagg::{Pools, pools};
 use hours::{ReplicaHours, replica_hours};
 use mix::Mix;
 use point::{Model, OperatingPoint};
-use queue::{Demand, MOST_REPLICAS, Queues, keeps, largest_rate, least};
+use queue::{
+    Demand, MOST_REPLICAS, MOST_USERS, Queues, Senders, keeps, largest_rate, least, queue,
+};
 use search::{Found, Requests, Search};
 
 /// The version of [`PlanRequest`]'s and [`PlanAnswer`]'s fields.
@@ -61,14 +66,14 @@ pub enum LoadSpec {
         /// Coefficient of variation of the gaps between them; 1 is Poisson.
         cv: f64,
     },
-    /// Users who wait for their answer, think, and ask again.
+    /// Users who wait for their answer, think, and ask again: a closed loop.
     Thinking {
         /// How many.
         users: u64,
         /// Mean time from an answer to the next request.
         think_s: f64,
     },
-    /// Users who ask at a rate of their own.
+    /// Users who ask at a rate of their own, whatever the answers take: an open loop.
     Users {
         /// How many.
         users: u64,
@@ -179,10 +184,25 @@ pub struct LoadAnswer {
     pub rate_per_s: f64,
     /// Where that comes from, in words.
     pub basis: String,
+    /// Whether who sends waits for answers.
+    pub model: LoadModel,
     /// Coefficient of variation of the gaps between arrivals.
     pub gap_cv: f64,
-    /// Requests in flight by Little's law, if the time of a request is given.
+    /// Requests in flight by Little's law, if the time of a request is known.
     pub in_flight: Option<f64>,
+    /// Mean time of a request, waits included, of a closed loop with a step time: by the interactive
+    /// law, R = N / X - Z.
+    pub response_s: Option<f64>,
+}
+
+/// Whether requests wait for answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadModel {
+    /// They do not: a server that is slow gets as many.
+    Open,
+    /// They do: a server that is slow gets fewer.
+    Closed,
 }
 
 /// What one replica bears at most, in requests per second; each bound by itself.
@@ -320,7 +340,8 @@ pub struct PlanAnswer {
     pub utilization: Option<f64>,
     /// How far the step time may be off.
     pub model_error: f64,
-    /// The replicas if every step is shorter and longer by the model error.
+    /// The replicas if every step is shorter and longer by the model error, by the method that the
+    /// answer is from.
     pub band: Option<(Option<u64>, Option<u64>)>,
     /// What was simulated.
     pub simulation: Option<Found>,
@@ -363,33 +384,52 @@ const SETTLE_S: f64 = 300.0;
 const RUN: (f64, f64, f64) = (4000.0, 40.0, 100_000.0);
 /// Requests that the mean lengths are taken from.
 const MIX_REQUESTS: u64 = 20_000;
+/// Users of a closed loop that can be simulated.
+const MOST_CLOSED: f64 = 1e6;
+/// Requests of each user that a simulated run has at least, where there is room for them.
+const TURNS: u64 = 4;
 
 /// Requests per second and where they come from.
 fn load(request: &PlanRequest, trace: Option<&Workload>) -> Result<LoadAnswer, PlanError> {
     let rates = (0.0, 1e9);
     let positive = |input, value, unit| PlanError::bounds(input, value, (0.0, 1e9), unit);
     let e2e = request.e2e_s.map(|t| positive("e2e", t, " s")).transpose()?;
-    let (rate, basis, gap_cv) = match request.load {
+    let (rate, basis, gap_cv, model) = match request.load {
         LoadSpec::Rate { per_s, cv } => {
             PlanError::bounds("cv", cv, (0.0, 10.0), "")?;
             let basis = "as given".to_owned();
-            (PlanError::bounds("rate", per_s, rates, "/s")?, basis, cv)
+            (PlanError::bounds("rate", per_s, rates, "/s")?, basis, cv, LoadModel::Open)
         }
         LoadSpec::Users { users, per_user_per_s } => {
             let users = positive("users", users as f64, "")?;
             let each = PlanError::bounds("requests per user", per_user_per_s, (0.0, 1e6), "/s")?;
-            let basis = format!("{users} users with {}/h each", shown(each * 3600.0));
-            (users * each, basis, 1.0)
+            let basis = format!("{users} users with {}/h each (open loop)", shown(each * 3600.0));
+            (users * each, basis, 1.0, LoadModel::Open)
         }
         LoadSpec::Thinking { users, think_s } => {
             let users = positive("users", users as f64, "")?;
             let think = PlanError::bounds("think", think_s, (-f64::MIN_POSITIVE, 1e9), " s")?;
-            let rate = interactive_throughput(users, e2e.unwrap_or(0.0), think)?;
+            if request.step_time.is_some() {
+                if e2e.is_some() {
+                    let problem = "of a closed loop follows from the step time: leave it out";
+                    return Err(PlanError::Input { input: "e2e", problem: problem.to_owned() });
+                }
+                PlanError::bounds("users", users, (0.0, MOST_CLOSED), "")?;
+            } else if e2e.is_none() && think == 0.0 {
+                let problem = "users who neither think nor wait have no rate: say how long an answer takes too";
+                return Err(PlanError::Input { input: "think", problem: problem.to_owned() });
+            }
+            let rate = match request.step_time {
+                // Known once the replicas are.
+                Some(_) => 0.0,
+                None => interactive_throughput(users, e2e.unwrap_or(0.0), think)?,
+            };
             let answer = match e2e {
-                Some(e2e) => format!(" and wait {} s for the answer", shown(e2e)),
+                Some(e2e) => format!(" and wait {} s for the answer (closed loop)", shown(e2e)),
                 None => ", answers at once: at most this rate".to_owned(),
             };
-            (rate, format!("{users} users who think {} s{answer}", shown(think)), 1.0)
+            let basis = format!("{users} users who think {} s{answer}", shown(think));
+            (rate, basis, 1.0, LoadModel::Closed)
         }
         LoadSpec::Trace => {
             let missing =
@@ -399,11 +439,12 @@ fn load(request: &PlanRequest, trace: Option<&Workload>) -> Result<LoadAnswer, P
                 .ok_or_else(|| missing("needs two requests or more that arrive apart"))?;
             let arrivals: Vec<f64> = trace.requests().iter().map(|r| r.arrival.seconds()).collect();
             let gaps: Vec<f64> = arrivals.windows(2).map(|w| w[1] - w[0]).collect();
-            (rate, format!("{} requests of the trace", trace.len()), gap_scv(&gaps)?.sqrt())
+            let basis = format!("{} requests of the trace", trace.len());
+            (rate, basis, gap_scv(&gaps)?.sqrt(), LoadModel::Open)
         }
     };
     let in_flight = e2e.map(|e2e| little_l(rate, e2e)).transpose()?;
-    Ok(LoadAnswer { rate_per_s: rate, basis, gap_cv, in_flight })
+    Ok(LoadAnswer { rate_per_s: rate, basis, model, gap_cv, in_flight, response_s: None })
 }
 
 fn shown(x: f64) -> String {
@@ -563,7 +604,8 @@ fn requests<'a>(
     };
     let spec = WorkloadSpec {
         requests: MIX_REQUESTS,
-        rate_per_s: load.rate_per_s,
+        // That of users is not known yet, and their lengths do not depend on it.
+        rate_per_s: if load.rate_per_s == 0.0 { 1.0 } else { load.rate_per_s },
         arrivals,
         lengths: Lengths::Independent {
             input: law("input tokens", input)?,
@@ -574,7 +616,18 @@ fn requests<'a>(
         seed: request.seed,
     };
     let sample = spec.generate()?;
-    Ok(Some((Requests::Drawn(Box::new(spec)), sample)))
+    let LoadSpec::Thinking { users, think_s } = request.load else {
+        return Ok(Some((Requests::Drawn(Box::new(spec)), sample)));
+    };
+    let closed = Box::new(ClosedLoop {
+        users,
+        think: Delay::Constant(Ticks::ZERO),
+        requests: MIX_REQUESTS,
+        lengths: spec.lengths,
+        system_prompts: None,
+        seed: request.seed,
+    });
+    Ok(Some((Requests::Users { closed, think_s }, sample)))
 }
 
 /// Refuses what does not fit into a replica at all.
@@ -714,7 +767,7 @@ impl Planner<'_> {
         self.answer.notes.append(&mut self.parts.notes);
         self.answer.mix = Some(mix);
         self.closed_forms(mix)?;
-        if self.answer.request.simulate && !self.goals.is_empty() {
+        if self.is_simulated() {
             self.simulate()?;
         }
         self.conclude(mix)?;
@@ -722,16 +775,73 @@ impl Planner<'_> {
         Ok(self.answer)
     }
 
+    fn is_simulated(&self) -> bool {
+        self.answer.request.simulate && !self.goals.is_empty()
+    }
+
     fn model(&self, mix: Mix) -> Model<'_> {
         let step_time: &dyn StepTime = &*self.parts.step_time;
         Model { mix, scheduler: &self.parts.scheduler, step_time }
     }
 
+    /// Who sends, where every step is longer by a factor: on a clock that is slower by it.
+    fn senders(&self, slower: f64) -> Senders {
+        match self.answer.request.load {
+            LoadSpec::Thinking { users, think_s } => {
+                Senders::Closed { users: users as f64, think_s: think_s / slower }
+            }
+            _ => Senders::Open(self.answer.load.rate_per_s * slower),
+        }
+    }
+
+    /// The goals on that clock.
+    fn goals(&self, slower: f64) -> Result<Vec<Goal>, PlanError> {
+        self.goals.iter().map(|g| g.times(1.0 / slower)).collect()
+    }
+
+    /// Whether a goal limits what waits are part of.
+    fn limits_waits(&self) -> bool {
+        let waits = |g: &Goal| [Latency::Ttft, Latency::E2e].iter().any(|l| g.limit(*l).is_some());
+        self.goals.iter().any(waits)
+    }
+
+    fn demand<'b>(&self, slower: f64, goals: &'b [Goal]) -> Demand<'b> {
+        Demand {
+            senders: self.senders(slower),
+            gap_cv: self.answer.load.gap_cv,
+            kv_tokens: self.parts.scheduler.kv_tokens(),
+            goals,
+        }
+    }
+
+    /// The bounds of a replica and the replicas by closed form and queueing, on that clock.
+    fn by_theory(&self, mix: Mix, slower: f64) -> Result<(Bounds, Vec<ByMethod>), PlanError> {
+        let goals = self.goals(slower)?;
+        let (model, demand) = (self.model(mix), self.demand(slower, &goals));
+        let bounds = bounds(&model, strictest(&goals, Latency::Tpot).map(|(limit, _)| limit));
+        if bounds.least_per_s <= 0.0 {
+            return Ok((bounds, Vec::new()));
+        }
+        let borne =
+            |n| demand.senders.each(&model, n).is_some_and(|each| each <= bounds.least_per_s);
+        let mut methods = vec![ByMethod { method: Method::ClosedForm, replicas: least(borne) }];
+        let few = |senders| !matches!(senders, Senders::Closed { users, .. } if MOST_USERS < users);
+        if self.limits_waits() && few(demand.senders) {
+            for (method, queues) in
+                [(Method::QueueingPooled, Queues::Pooled), (Method::QueueingSplit, Queues::Split)]
+            {
+                let replicas = least(|n| keeps(&model, &demand, n, queues));
+                methods.push(ByMethod { method, replicas });
+            }
+        }
+        Ok((bounds, methods))
+    }
+
     /// What theory says, without a simulation.
     fn closed_forms(&mut self, mix: Mix) -> Result<(), PlanError> {
         let tpot = strictest(&self.goals, Latency::Tpot).map(|(limit, _)| limit);
+        let (bounds, methods) = self.by_theory(mix, 1.0)?;
         let model = self.model(mix);
-        let bounds = bounds(&model, tpot);
         if bounds.least_per_s <= 0.0 {
             let alone = model.at(0.0).map_or(f64::INFINITY, |p| p.tpot_s);
             return Err(PlanError::Contradiction(match (bounds.binding, tpot) {
@@ -743,27 +853,18 @@ impl Planner<'_> {
                 _ => "one request is more than a replica bears".to_owned(),
             }));
         }
-        let rate = self.answer.load.rate_per_s;
-        let closed = least(|n| rate <= n as f64 * bounds.least_per_s);
-        let demand = Demand {
-            rate,
-            gap_cv: self.answer.load.gap_cv,
-            kv_tokens: self.parts.scheduler.kv_tokens(),
-            goals: &self.goals,
-        };
-        let mut methods = vec![ByMethod { method: Method::ClosedForm, replicas: closed }];
-        let mut sensitivity = Vec::new();
-        let waits = self
-            .goals
-            .iter()
-            .any(|g| g.limit(Latency::Ttft).is_some() || g.limit(Latency::E2e).is_some());
-        if waits {
-            for (method, queues) in
-                [(Method::QueueingPooled, Queues::Pooled), (Method::QueueingSplit, Queues::Split)]
-            {
-                let replicas = least(|n| keeps(&model, &demand, n, queues));
-                methods.push(ByMethod { method, replicas });
+        let demand = self.demand(1.0, &self.goals);
+        // The most that users ever send is what they send to replicas that are all but idle.
+        let rate = match demand.senders {
+            Senders::Open(rate) => rate,
+            Senders::Closed { users, think_s } => {
+                let service = model.at(0.0).map_or(0.0, |p| p.service_s);
+                interactive_throughput(users, service, think_s)?
             }
+        };
+        let mut sensitivity = Vec::new();
+        let waits = self.limits_waits();
+        if waits && matches!(demand.senders, Senders::Open(_)) {
             let bursts = Demand { gap_cv: BURST_CV.max(demand.gap_cv), ..demand };
             sensitivity.push(Sensitivity {
                 case: format!("gaps with a CV of {}", shown(bursts.gap_cv)),
@@ -775,7 +876,7 @@ impl Planner<'_> {
             .answer
             .request
             .disagg
-            .then(|| pools(&model, &self.sample, &demand, &self.goals))
+            .then(|| pools(&model, &self.sample, rate, &self.goals))
             .flatten();
         let mut hours = None;
         if let Requests::Trace(trace) = self.requests {
@@ -786,11 +887,19 @@ impl Planner<'_> {
             };
             hours = replica_hours(trace, WINDOW_S, each)?;
         }
+        let answer = |methods: &[ByMethod]| methods.iter().rev().find_map(|m| m.replicas);
+        let error = self.answer.model_error;
+        let mut band = None;
+        if 0.0 < error && !self.is_simulated() {
+            let at = |slower| self.by_theory(mix, slower).map(|(_, methods)| answer(&methods));
+            band = Some((at(1.0 / (1.0 + error))?, at(1.0 + error)?));
+        }
         self.answer.bounds = Some(bounds);
         self.answer.methods = methods;
         self.answer.sensitivity = sensitivity;
         self.answer.pools = pools;
         self.answer.hours = hours;
+        self.answer.band = band;
         Ok(())
     }
 
@@ -801,15 +910,23 @@ impl Planner<'_> {
             request.router.parse().map_err(|e| PlanError::input("router", &e))?;
         let guess = self.answer.methods.iter().rev().find_map(|m| m.replicas).unwrap_or(1);
         let mut requests = self.requests.clone();
-        if let Requests::Drawn(spec) = &mut requests {
-            let (least, times, most) = RUN;
-            let in_flight = self.in_flight(guess);
-            // Between the two constants.
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let own = (times * in_flight).clamp(least, most) as u64;
-            spec.requests = request.requests.unwrap_or(own);
-            if spec.requests < 100 {
-                let value = spec.requests as f64;
+        let (least, times, most) = RUN;
+        // Between the two constants.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let own = |n: f64| n.clamp(least, most) as u64;
+        let own = match &requests {
+            Requests::Users { closed, .. } => own((TURNS * closed.users) as f64),
+            _ => own(times * self.in_flight(guess)),
+        };
+        let asked = match &mut requests {
+            Requests::Drawn(spec) => Some(&mut spec.requests),
+            Requests::Users { closed, .. } => Some(&mut closed.requests),
+            Requests::Trace(_) => None,
+        };
+        if let Some(requests) = asked {
+            *requests = request.requests.unwrap_or(own);
+            if *requests < 100 {
+                let value = *requests as f64;
                 return Err(PlanError::Bounds {
                     input: "requests",
                     above: 99.0,
@@ -912,10 +1029,27 @@ impl Planner<'_> {
         }
     }
 
-    /// Requests in flight over all replicas.
+    /// The rate of each of so many replicas.
+    fn each(&self, replicas: u64) -> f64 {
+        let (Some(mix), Some(bounds)) = (self.answer.mix, self.answer.bounds) else { return 0.0 };
+        let (model, demand) = (self.model(mix), self.demand(1.0, &self.goals));
+        match demand.senders {
+            Senders::Open(rate) => rate / replicas as f64,
+            Senders::Closed { users, .. } if users <= MOST_USERS => {
+                let known = queue(&model, &demand, replicas, Queues::Pooled);
+                known.map_or(0.0, |(at, _)| at.rate_per_s)
+            }
+            // Whom there is no seat for waits, and sends nothing meanwhile.
+            Senders::Closed { .. } => {
+                let each = demand.senders.each(&model, replicas);
+                each.unwrap_or(f64::INFINITY).min(bounds.capacity_per_s())
+            }
+        }
+    }
+
+    /// Requests in flight over all replicas, waits left out.
     fn in_flight(&self, replicas: u64) -> f64 {
-        let rate = self.answer.load.rate_per_s;
-        let at = self.answer.mix.and_then(|mix| self.model(mix).at(rate / replicas as f64));
+        let at = self.answer.mix.and_then(|mix| self.model(mix).at(self.each(replicas)));
         at.map_or(0.0, |p| p.in_flight * replicas as f64)
     }
 
@@ -923,13 +1057,26 @@ impl Planner<'_> {
     fn conclude(&mut self, mix: Mix) -> Result<(), PlanError> {
         let replicas = self.answer.methods.iter().rev().find_map(|m| m.replicas);
         let mut reasons = Vec::new();
-        let rate = self.answer.load.rate_per_s;
         let Some(n) = replicas else {
             return Err(PlanError::Contradiction(format!(
                 "no number of replicas up to {MOST_REPLICAS} keeps the SLOs, by any method"
             )));
         };
-        let point = self.model(mix).at(rate / n as f64);
+        let each = self.each(n);
+        let point = self.model(mix).at(each);
+        if let LoadSpec::Thinking { users, think_s } = self.answer.request.load {
+            let rate = n as f64 * each;
+            let response = interactive_response(users as f64, rate, think_s)?;
+            let load = &mut self.answer.load;
+            load.rate_per_s = rate;
+            load.response_s = Some(response);
+            load.in_flight = Some(little_l(rate, response)?);
+            load.basis = format!(
+                "{users} users who think {} s and wait {} s for the answer (closed loop)",
+                shown(think_s),
+                metrics_core::format::significant(response, 3)
+            );
+        }
         if let Some(found) = &self.answer.simulation
             && !found.decided
         {
@@ -939,9 +1086,11 @@ impl Planner<'_> {
             ));
         }
         if let Some(bounds) = self.answer.bounds {
-            let load = rate / (n as f64 * bounds.capacity_per_s());
+            let load = each / bounds.capacity_per_s();
             let error = self.answer.model_error;
-            if load < 1.0 && 1.0 <= load * (1.0 + error) {
+            // A closed loop has no saturation: it waits.
+            let is_open = self.answer.load.model == LoadModel::Open;
+            if is_open && load < 1.0 && 1.0 <= load * (1.0 + error) {
                 reasons.push(format!(
                     "the load is {} of what {n} replicas bear, and the step time may be off by {}: that straddles saturation",
                     metrics_core::format::percent(load),
@@ -949,6 +1098,15 @@ impl Planner<'_> {
                 ));
             }
             self.answer.utilization = Some(load).filter(|l| l.is_finite());
+        }
+        if let Some((shorter, longer)) = self.answer.band.filter(|(a, b)| a != b) {
+            let number = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
+            reasons.push(format!(
+                "the step time may be off by {}: replicas {} if steps are so much shorter, {} if they are longer",
+                metrics_core::format::percent(self.answer.model_error),
+                number(shorter),
+                number(longer)
+            ));
         }
         let ttft = strictest(&self.goals, Latency::Ttft).map(|(limit, _)| limit);
         self.answer.signal =

@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 
-use capacity::plan::{LoadSpec, Method, PlanAnswer, PlanRequest, Verdict, plan};
+use capacity::plan::{LoadModel, LoadSpec, Method, PlanAnswer, PlanRequest, Verdict, plan};
 use metrics_core::slo::SloSet;
 use metrics_core::table::Observed;
 use queueing::plan::{Target, min_servers};
-use queueing::{Mmc, WaitDistribution};
+use queueing::{Closed, Mmc, MmcN, WaitDistribution};
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Books, Job, Server};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
@@ -72,6 +72,56 @@ fn one_request_at_a_time_is_erlang_c() {
     assert!(low - 0.005 < within(servers) && within(servers) < high + 0.005, "{probe:?}");
 }
 
+/// One request at a time for users who think: M/M/1//N, whose throughput is that of mean value
+/// analysis, and whose waits the simulated users have. Six of them think 4 s each and take 1.01 s.
+#[test]
+fn users_who_think_are_a_closed_loop() {
+    let (users, think_s, service) = (6, 4.0, 1.01);
+    let asked = PlanRequest {
+        input_tokens: Some("1".to_owned()),
+        output_tokens: Some("geometric:mean=100,max=100000".to_owned()),
+        // On one replica 86 % wait at most 4 s.
+        slo: Some("p80(ttft)<4.02s".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(1),
+        ..PlanRequest::new(LoadSpec::Thinking { users, think_s })
+    };
+    let answer = plan(&asked, None).unwrap();
+    assert_eq!((answer.replicas, answer.load.model), (Some(1), LoadModel::Closed), "{answer:?}");
+    let theory = Closed::new(users, service, think_s).unwrap();
+    let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+    near(answer.load.rate_per_s, theory.throughput());
+    near(answer.load.response_s.unwrap(), theory.w());
+    near(answer.load.in_flight.unwrap(), theory.l());
+    // Open arrivals at the rate of users who need no answer would be more than it bears.
+    assert!(1.0 < users as f64 / (think_s + service) * service);
+    let line = MmcN::new(1.0 / think_s, 1.0 / service, 1, users).unwrap();
+    let goal = &answer.simulation.unwrap().probes[0].goals[0];
+    let within = line.wq_cdf(4.0).unwrap();
+    assert!(goal.low.unwrap() - 0.005 < within && within < goal.high.unwrap() + 0.005, "{goal:?}");
+}
+
+/// Seats are what a closed loop waits for: 32 users who think 1 s, answers of 99 steps of 10 ms after a
+/// step for the prompt and with 4 seats a replica. Without waits each is inside for 1.01 s of 2.01 s, and
+/// 4 seats bear 4 / 1.01 = 3.96/s: 32 / 2.01 = 15.9/s takes five replicas.
+#[test]
+fn a_closed_form_of_users_gives_each_a_seat() {
+    let asked = PlanRequest {
+        input_tokens: Some("1".to_owned()),
+        output_tokens: Some("100".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(4),
+        ..PlanRequest::new(LoadSpec::Thinking { users: 32, think_s: 1.0 })
+    };
+    let answer = plan(&asked, None).unwrap();
+    assert_eq!(replicas(&answer, Method::ClosedForm), Some(5), "{answer:?}");
+    // All seats are taken before that: X = N / (R + Z) holds with the wait in R.
+    let (x, r) = (answer.load.rate_per_s, answer.load.response_s.unwrap());
+    assert!((x * (r + 1.0) - 32.0).abs() < 1e-6 && 1.01 < r && r < 1.3, "{x} {r}");
+}
+
 /// The steady state of an affine step time by hand: steps of 10 ms + 50 us a prompt token, 1,000
 /// prompt tokens and 100 out. A replica at 4/s: t = 10 ms + 4 t · 50 ms = 10 / 0.8 = 12.5 ms; it
 /// keeps up below 1 / 50 ms = 20/s.
@@ -117,6 +167,32 @@ fn a_model_error_that_straddles_saturation_leaves_it_open() {
     let open = plan(&asked(Some(0.4)), None).unwrap();
     let Verdict::Indeterminate { reasons } = open.verdict else { unreachable!() };
     assert!(reasons[0].contains("straddles saturation"), "{reasons:?}");
+}
+
+/// A band may straddle two numbers and no saturation: 8 seats at a service of 1.01 s bear 7.92/s. At
+/// 11/s two replicas are 69 % full, and with steps 20 % longer 83 %, where waits are too long.
+#[test]
+fn a_model_error_over_two_numbers_leaves_it_open() {
+    let asked = |model_error, simulate| PlanRequest {
+        input_tokens: Some("1".to_owned()),
+        output_tokens: Some("100".to_owned()),
+        slo: Some("p95(ttft)<500ms".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        model_error: Some(model_error),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(8),
+        simulate,
+        ..rate(11.0)
+    };
+    for simulate in [false, true] {
+        let sure = plan(&asked(0.0, simulate), None).unwrap();
+        assert_eq!((sure.band, sure.verdict), (None, Verdict::Decided));
+        let open = plan(&asked(0.2, simulate), None).unwrap();
+        assert_eq!(open.band, Some((Some(2), Some(3))), "{open:?}");
+        let Verdict::Indeterminate { reasons } = open.verdict else { unreachable!() };
+        let both = "replicas 2 if steps are so much shorter, 3 if they are longer";
+        assert!(reasons.len() == 1 && reasons[0].contains(both), "{reasons:?}");
+    }
 }
 
 fn said(request: &PlanRequest) -> String {

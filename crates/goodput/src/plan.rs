@@ -19,15 +19,20 @@ The load alone needs no step time: how many requests a second, and how many at o
 With lengths and a step time, three methods answer beside each other: closed form, queueing,
 simulation. Lengths are laws as in `goodput sim`; a bare number is a constant.
 
+Users who --think are a closed loop: they wait for their answers, and their rate follows from the
+time of a request. With --requests-per-user they do not wait.
+
 Exit codes: 3 if the answer is indeterminate: the intervals straddle a target, or the error of the
-step time straddles saturation.
+step time straddles saturation or several numbers of replicas (--model-error 0 leaves it out).
 
 Examples:
   goodput plan --users 5000 --requests-per-user 10/h --e2e 5s
   goodput plan --users 200 --think 30s --e2e 5s --max-num-seqs 16
+  goodput plan --users 300 --think 20s --input-tokens 800 --output-tokens 250 \\
+      --step-time llama-3.1-8b-h100-sxm --slo 'p99(ttft)<500ms,tpot<30ms @ 99%'
   goodput plan --rate 20/s --input-tokens lognormal:median=600,sigma=1,max=16000 --output-tokens 160 \\
       --step-time llama-3.1-8b-h100-sxm --slo 'p99(ttft)<1s,tpot<50ms @ 99%'
-  goodput plan --rate 40/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
+  goodput plan --rate 30/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
       --step-time llama-3.1-70b-h100-sxm-tp4 --slo 'p99(ttft)<2s,tpot<40ms @ 99%'
   goodput plan --trace azure.csv --step-time llama-3.1-8b-h100-sxm \\
       --slo 'p99(ttft)<1s,tpot<50ms @ 99%' --autoscale-delay 2m";
@@ -46,16 +51,17 @@ pub struct Arguments {
     trace: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
-    /// Users, who think or ask at a rate of their own.
+    /// Users, who wait for answers and think, or ask at a rate of their own.
     #[arg(long, value_name = "COUNT", group = "load")]
     users: Option<String>,
-    /// Mean time from an answer to the next request of the same user.
+    /// Mean time from an answer to the next request of the same user: a closed loop.
     #[arg(long, value_name = "TIME", requires = "users", conflicts_with = "requests_per_user")]
     think: Option<String>,
-    /// Requests of each user, 10/h.
+    /// Requests of each user, 10/h: an open loop.
     #[arg(long, value_name = "RATE", requires = "users")]
     requests_per_user: Option<String>,
-    /// Mean time of a request end to end, for the requests in flight.
+    /// Mean time of a request end to end, for the requests in flight; with --think and a step time it
+    /// follows from that.
     #[arg(long, value_name = "TIME")]
     e2e: Option<String>,
     /// Tokens of prompts: 512, uniform:100,200, lognormal:median=600,sigma=1.1, file:PATH, …
@@ -105,7 +111,8 @@ pub struct Arguments {
     /// Leave the simulation out.
     #[arg(long)]
     no_sim: bool,
-    /// Requests of a simulated run [default: 40 times those in flight, 4000 to 100000].
+    /// Requests of a simulated run [default: 40 times those in flight, 4 for each user who thinks,
+    /// 4000 to 100000].
     #[arg(long, value_name = "N", conflicts_with_all = ["trace", "no_sim"])]
     requests: Option<String>,
     /// The first seed.
@@ -262,9 +269,12 @@ fn text(a: &PlanAnswer, md: bool) -> String {
         (Some(n), Verdict::Decided) => {
             format!("{} ({} with a spare)", format::things(n, "replica"), n + 1)
         }
-        (Some(n), Verdict::Indeterminate { .. }) => {
-            format!("indeterminate around {}", format::things(n, "replica"))
-        }
+        (Some(n), Verdict::Indeterminate { .. }) => match a.band {
+            Some((Some(least), Some(most))) if least != most => {
+                format!("indeterminate: {least} to {}", format::things(most, "replica"))
+            }
+            _ => format!("indeterminate around {}", format::things(n, "replica")),
+        },
         (None, _) => format!("{}/s", format::value(a.load.rate_per_s)),
     };
     out.text.push_str(&format!("{headline}\n\n"));

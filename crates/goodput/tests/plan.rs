@@ -73,7 +73,7 @@ fn people_are_not_requests() {
     insta::assert_snapshot!(text, @r#"
     13.8889/s
 
-    load          13.9/s, 69.4 in flight (Little's law): 5000 users with 10/h each
+    load          13.9/s, 69.4 in flight (Little's law): 5000 users with 10/h each (open loop)
     "#);
 }
 
@@ -195,8 +195,10 @@ fn the_answer_in_json_has_a_version() {
       "load": {
         "rate_per_s": 10.0,
         "basis": "as given",
+        "model": "open",
         "gap_cv": 1.0,
-        "in_flight": 20.0
+        "in_flight": 20.0,
+        "response_s": null
       },
       "mix": null,
       "bounds": null,

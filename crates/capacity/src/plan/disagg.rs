@@ -6,7 +6,7 @@ use sched_sim::{MeanWork, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::point::Model;
-use super::queue::{Demand, least};
+use super::queue::least;
 use crate::goals::{Goal, strictest};
 
 /// Pools of prefill and decode replicas by closed forms. The transfer of the KV cache between them
@@ -34,9 +34,10 @@ pub struct Pools {
 pub(crate) fn pools(
     model: &Model<'_>,
     workload: &Workload,
-    demand: &Demand<'_>,
+    rate: f64,
     goals: &[Goal],
 ) -> Option<Pools> {
+    let kv_tokens = model.scheduler.kv_tokens();
     // Every prompt alone in its steps.
     let chunk = model.scheduler.chunk().max(1);
     let prefill = |tokens: u64| -> f64 {
@@ -66,14 +67,14 @@ pub(crate) fn pools(
     let decode_rate_per_s = decode.largest_rate(|p| {
         let busy = p.rate_per_s * output * p.tpot_s;
         busy <= seats
-            && demand.kv_tokens.is_none_or(|kv| busy * context / output <= kv as f64)
+            && kv_tokens.is_none_or(|kv| busy * context / output <= kv as f64)
             && tpot.is_none_or(|limit| p.tpot_s <= limit)
     });
     if !(0.0 < decode_rate_per_s && decode_rate_per_s.is_finite() && 0.0 < prefill_s) {
         return None;
     }
     let ttft = strictest(goals, Latency::Ttft);
-    let keeps = |c: u64| match (Mmc::new(demand.rate, 1.0 / prefill_s, c), ttft) {
+    let keeps = |c: u64| match (Mmc::new(rate, 1.0 / prefill_s, c), ttft) {
         (Err(_), _) => false,
         (Ok(_), None) => true,
         (Ok(queue), Some((limit, goal))) => {
@@ -87,6 +88,6 @@ pub(crate) fn pools(
         decode_rate_per_s,
         decode_per_prefill: 1.0 / prefill_s / decode_rate_per_s,
         prefill_replicas: least(keeps),
-        decode_replicas: least(|c| demand.rate <= c as f64 * decode_rate_per_s),
+        decode_replicas: least(|c| rate <= c as f64 * decode_rate_per_s),
     })
 }
