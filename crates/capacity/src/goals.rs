@@ -110,18 +110,23 @@ pub fn strictest(goals: &[Goal], latency: Latency) -> Option<(f64, &Goal)> {
 }
 
 /// Up to how many tokens of an answer the limits on TTFT and TPOT are within that on E2E; none if
-/// one of the three is not limited.
+/// one of the three is not limited, or if E2E is limited for fewer requests than another of them:
+/// `p99(ttft)<2s, p50(e2e)<1s` can both be used up.
 ///
 /// ```text
 /// n = (E2E - TTFT) / TPOT + 1, rounded down
 /// ```
 #[must_use]
 pub fn agree_up_to(goals: &[Goal]) -> Option<u64> {
-    let of = |latency| strictest(goals, latency).map(|(limit, _)| limit);
-    let (ttft, tpot, e2e) = (of(Latency::Ttft)?, of(Latency::Tpot)?, of(Latency::E2e)?);
+    let of = |latency| strictest(goals, latency).map(|(limit, goal)| (limit, goal.target));
+    let ((ttft, first), (e2e, whole)) = (of(Latency::Ttft)?, of(Latency::E2e)?);
+    if whole < first {
+        return None;
+    }
     if e2e < ttft {
         return Some(0);
     }
+    let (tpot, _) = of(Latency::Tpot).filter(|(_, target)| *target <= whole)?;
     // A limit of 0 per token leaves any number; the cast saturates.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let more = if tpot == 0.0 { u64::MAX - 1 } else { ((e2e - ttft) / tpot + 1e-9) as u64 };

@@ -382,6 +382,8 @@ const LOOK_S: f64 = 15.0;
 const SETTLE_S: f64 = 300.0;
 /// Requests of a run: so many, or so many times those in flight, up to so many.
 const RUN: (f64, f64, f64) = (4000.0, 40.0, 100_000.0);
+/// Requests of a run that somebody may ask for: more than the first of them, up to the second.
+const REQUESTS: (f64, f64) = (99.0, 1e7);
 /// Requests that the mean lengths are taken from.
 const MIX_REQUESTS: u64 = 20_000;
 /// Users of a closed loop that can be simulated.
@@ -483,6 +485,9 @@ pub fn scheduler(
     source: &StepTimeSource,
 ) -> Result<(Scheduler, Vec<String>), PlanError> {
     let refuse = |text: String| Err(PlanError::Contradiction(text));
+    if let Some(n) = max_num_seqs {
+        PlanError::bounds("max_num_seqs", n as f64, (0.0, 1e9), "")?;
+    }
     if policy == VLLM_V1 {
         if let Some(chunk) = chunk {
             return refuse(format!(
@@ -760,6 +765,8 @@ impl Planner<'_> {
         let mix = Mix::of(&self.sample, self.parts.scheduler.chunk())?;
         check_agreement(&self.goals, Some(mix.output_mean))?;
         check_fit(&self.parts.scheduler, &mix)?;
+        // What the engine would not start with is refused before anything is computed from it.
+        self.parts.scheduler.server(&*self.parts.step_time)?;
         let error = self.answer.request.model_error.or(stated_error(&self.parts.source));
         let error = error.unwrap_or(0.0);
         self.answer.model_error =
@@ -925,16 +932,7 @@ impl Planner<'_> {
         };
         if let Some(requests) = asked {
             *requests = request.requests.unwrap_or(own);
-            if *requests < 100 {
-                let value = *requests as f64;
-                return Err(PlanError::Bounds {
-                    input: "requests",
-                    above: 99.0,
-                    most: 4e9,
-                    unit: "",
-                    value,
-                });
-            }
+            PlanError::bounds("requests", *requests as f64, REQUESTS, "")?;
         }
         let error = self.answer.model_error;
         let search = |slower: f64, requests: &Requests<'_>, guess: u64| {

@@ -83,14 +83,17 @@ fn the_break_even_is_where_both_cost_the_same() {
 #[test]
 fn what_costs_nothing_or_cannot_be_is_refused() {
     let said = |r: &CostRequest| cost(r).unwrap_err().to_string();
-    assert_eq!(said(&request(0.0, 50.0)), "price must be above 0 and at most 1000000/h, got 0");
+    assert_eq!(
+        said(&request(0.0, 50.0)),
+        "price must be above 0.0001 and at most 1000000/h, got 0"
+    );
     assert_eq!(
         said(&request(1e9, 50.0)),
-        "price must be above 0 and at most 1000000/h, got 1000000000"
+        "price must be above 0.0001 and at most 1000000/h, got 1000000000"
     );
     assert_eq!(
         said(&request(f64::NAN, 50.0)),
-        "price must be above 0 and at most 1000000/h, got NaN"
+        "price must be above 0.0001 and at most 1000000/h, got NaN"
     );
     assert!(said(&request(2.0, 0.0)).starts_with("output rate must be above 0"));
     let over = CostRequest { utilization: Some(1.5), ..request(2.0, 50.0) };

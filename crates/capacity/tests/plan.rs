@@ -216,6 +216,8 @@ fn what_cannot_be_planned_is_refused() {
     assert!(
         said(&slo("ttft<3s @ 99%, tpot<50ms @ 99%, e2e<2s @ 99%")).contains("above that on E2E")
     );
+    // Half of the requests within 2 s leave the others 3 s for a first token.
+    assert!(plan(&slo("p99(ttft)<3s, p50(e2e)<2s"), None).is_ok());
     assert!(said(&slo("ttft<1s")).starts_with("attainment: `ttft<=1s` says nothing of how many"));
     assert!(said(&slo("tpot<1ms @ 99%")).contains("no number of replicas keeps it"));
     assert!(said(&slo("ttft<1ms @ 99%")).contains("cannot be kept by any number of replicas"));

@@ -23,7 +23,7 @@ Lists are swept: every combination is a setting. Settings that miss an objective
 not run to their end, and limits that a run never reaches are simulated once; neither changes the
 answer.
 
-Exit codes: 1 if no setting keeps the objectives.
+Exit codes: 1 if no setting keeps the objectives, 2 if no setting can run.
 
 Examples:
   goodput tune --slo 'p99(ttft)<500ms,tpot<30ms @ 99%'
@@ -226,6 +226,19 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let answer = answer?;
     if let Some(e) = failed.into_inner().ok().flatten() {
         return Err(anyhow!(e).context("--resume: cannot write"));
+    }
+    let refused = |t: &Tuned| match &t.outcome {
+        Outcome::Refused { reason } => Some(reason.clone()),
+        _ => None,
+    };
+    let reasons: Option<Vec<String>> = answer.settings.iter().map(refused).collect();
+    if let (Some(reasons), Some(first)) = (reasons, answer.settings.first()) {
+        bail!(
+            "no setting can run, the first of {}: {}: {}",
+            reasons.len(),
+            name(&first.setting),
+            reasons.first().map_or("", String::as_str)
+        );
     }
     let text = match format {
         Format::Json => output::json_text(&serde_json::to_value(&answer)?)?,

@@ -223,9 +223,62 @@ fn the_answer_in_json_has_a_version() {
     "#);
 }
 
+/// The numbers of a text in JSON with six digits.
+fn rounded(json: &str) -> String {
+    let line = |line: &str| {
+        let (head, tail) = line.rsplit_once(' ').unwrap_or(("", line));
+        match tail.trim_end_matches(',').parse::<f64>() {
+            Ok(x) if tail.contains('.') => {
+                let comma = if tail.ends_with(',') { "," } else { "" };
+                format!("{head} {}{comma}\n", metrics_core::format::significant(x, 6))
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    json.lines().map(line).collect()
+}
+
+/// Every answer with all of its parts, as a program reads it.
+#[test]
+fn every_answer_in_json_has_its_parts() {
+    let json = |arguments: &str| {
+        let arguments: Vec<&str> = arguments.split(' ').chain(["--format", "json"]).collect();
+        let (text, code) = said(&arguments);
+        assert_eq!(code, 0, "{text}");
+        rounded(&text)
+    };
+    let lengths = "--input-tokens 500 --output-tokens 50";
+    insta::assert_snapshot!(
+        "plan_json",
+        json(&format!(
+            "plan --users 200 --think 5s {lengths} --step-time llama-3.1-8b-h100-sxm \
+             --slo p99(ttft)<500ms,tpot<30ms@99% --disagg"
+        ))
+    );
+    insta::assert_snapshot!(
+        "tune_json",
+        json(&format!(
+            "tune --requests 200 {lengths} --slo p99(ttft)<500ms --max-num-seqs 64,256 \
+             --max-num-batched-tokens 2048"
+        ))
+    );
+    insta::assert_snapshot!(
+        "cost_json",
+        json(
+            "cost --price 2.50/h --output-rate 2400/s --input-rate 9600/s --utilization 35% \
+             --slo-rate 1700/s --api-output 0.60/1M --api-input 0.15/1M --claimed 0.50/1M"
+        )
+    );
+    insta::assert_snapshot!(
+        "kv_json",
+        json("kv --model llama-3.1-8b --gpu h100 --mean-tokens 2000")
+    );
+}
+
 #[test]
 fn what_is_wrong_is_named_by_its_flag() {
     let sound = "plan --rate 5/s --input-tokens 500 --output-tokens 50 --step-time base=10ms --policy decode-first";
+    let users = "plan --users 20 --input-tokens 500 --output-tokens 50 --step-time base=10ms";
     for (arguments, expected) in [
         ("plan --users 20", "--users: a user is no request: say how often each asks"),
         (
@@ -254,7 +307,73 @@ fn what_is_wrong_is_named_by_its_flag() {
             "cost --price 2.5 --output-rate 10",
             "--price: price `2.5`: write a number per hour: 2.50/h",
         ),
-        ("cost --price 0/h --output-rate 10", "--price: price must be above 0"),
+        ("plan --rate -5/s", "--rate: rate `-5/s`: a rate is not negative"),
+        ("plan --rate 5/s --e2e -1s", "--e2e: duration `-1s`: a duration is not negative"),
+        ("plan --users 20 --think 0s", "--think: users who neither think nor wait have no rate"),
+        (
+            &format!("{users} --think 5s --e2e 2s"),
+            "--e2e: of a closed loop follows from the step time: leave it out",
+        ),
+        (
+            &format!("{users} --requests-per-user 0/h"),
+            "--requests-per-user: requests per user must",
+        ),
+        (
+            "plan --users 2M --think 5s --input-tokens 500 --output-tokens 50 --step-time base=10ms",
+            "--users: users must be above 0 and at most 1000000, got 2000000",
+        ),
+        (
+            &format!("{sound} --slo ttft<1s@99%,tpot<100ms@99%,e2e<2s@99%"),
+            "up to n = 11 tokens, and a mean answer has 50",
+        ),
+        (
+            &format!("{sound} --slo p99(ttft)<3s,p99(e2e)<2s"),
+            "the SLOs contradict each other: the limit on TTFT is above that on E2E",
+        ),
+        (
+            &format!("{sound} --model-error -1%"),
+            "--model-error: share `-1%`: a share is not negative",
+        ),
+        (&format!("{sound} --max-num-seqs 0"), "--max-num-seqs: max_num_seqs must be above 0"),
+        (
+            &format!("{sound} --slo p99(ttft)<1s --requests 100000M"),
+            "--requests: requests must be above 99 and at most 10000000, got 100000000000",
+        ),
+        (
+            "plan --rate 5/s --input-tokens 140000 --output-tokens 50 --step-time llama-3.1-8b-h100-sxm",
+            "the longest request has 140050 tokens, prompt and answer, and max_model_len is 131072",
+        ),
+        (
+            "plan --rate 5/s --input-tokens 500 --output-tokens 50 --step-time llama-3.1-8b-h100-sxm --num-kv-blocks 10",
+            "the longest request has 550 tokens, and the KV cache of a replica holds 144",
+        ),
+        ("cost --price 0/h --output-rate 10", "--price: price must be above 0.0001"),
+        ("cost --price 1e-300/h --output-rate 10", "and at most 1000000/h, got 1e-300"),
+        ("cost --price 1e9/h --output-rate 10", "--price: price must be above 0.0001"),
+        ("cost --price -1/h --output-rate 10", "--price: price `-1/h`: write a number per hour"),
+        ("cost --price 2/h --output-rate -5/s", "--output-rate: rate `-5/s`: a rate is not"),
+        (
+            "cost --price 2/h --output-rate 10 --slo-rate 20/s",
+            "the rate at the SLO must be at most",
+        ),
+        (
+            "tune --slo ttft<1s@99%,tpot<100ms@99%,e2e<2s@99%",
+            "TTFT + (n - 1) * TPOT stays within the limit on E2E up to n = 11 tokens",
+        ),
+        (
+            "tune --slo p99(ttft)<1s --max-num-seqs 16 --num-kv-blocks 5",
+            "no setting can run, the first of 6: vllm-v1, 16 seqs, num_kv_blocks 5, budget 512: the longest request has",
+        ),
+        (
+            "tune --slo p99(ttft)<1s --input-tokens 200000",
+            "prompt and answer, and max_model_len is 131072",
+        ),
+        ("tune --slo p99(ttft)<1s --policy nope", "policy `nope`: expected decode-first"),
+        (
+            "kv --num-kv-blocks 10 --input-tokens 5000 --output-tokens 10",
+            "--mean-tokens: a request of 5005 tokens needs 313 blocks and the KV cache has 10",
+        ),
+        ("kv --num-kv-blocks -1", "--num-kv-blocks: count `-1`: write a whole number"),
         (
             "cost --price 2/h --output-rate 10 --api-output 0.6",
             "--api-output: price of tokens `0.6`: a number needs a unit",
@@ -271,6 +390,7 @@ fn what_is_wrong_is_named_by_its_flag() {
         let (text, code) = said(&arguments);
         assert_eq!(code, 2, "{arguments:?}: {text}");
         assert!(text.contains(expected), "{arguments:?}\n  says  {text}  wants {expected}");
+        assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
     }
 }
 
