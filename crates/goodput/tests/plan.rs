@@ -275,11 +275,23 @@ fn every_answer_in_json_has_its_parts() {
     );
 }
 
+/// Each call is refused in one line that has the text beside it.
+fn refuses(cases: &[(&str, &str)]) {
+    for (arguments, expected) in cases {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let (text, code) = said(&arguments);
+        assert_eq!(code, 2, "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}\n  says  {text}  wants {expected}");
+        assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
+    }
+}
+
+const LENGTHS: &str = "--input-tokens 500 --output-tokens 50 --step-time base=10ms";
+
 #[test]
 fn what_is_wrong_is_named_by_its_flag() {
-    let sound = "plan --rate 5/s --input-tokens 500 --output-tokens 50 --step-time base=10ms --policy decode-first";
-    let users = "plan --users 20 --input-tokens 500 --output-tokens 50 --step-time base=10ms";
-    for (arguments, expected) in [
+    let sound = format!("plan --rate 5/s {LENGTHS} --policy decode-first");
+    refuses(&[
         ("plan --users 20", "--users: a user is no request: say how often each asks"),
         (
             "plan --users 20 --requests-per-user 10",
@@ -307,6 +319,26 @@ fn what_is_wrong_is_named_by_its_flag() {
             "cost --price 2.5 --output-rate 10",
             "--price: price `2.5`: write a number per hour: 2.50/h",
         ),
+        (
+            "cost --price 2/h --output-rate 10 --api-output 0.6",
+            "--api-output: price of tokens `0.6`: a number needs a unit",
+        ),
+        ("cost --price 2/h --output-rate 10 --utilization 40", "--utilization: share `40`"),
+        ("tune --slo ttft<1s", "--attainment: "),
+        ("tune --slo p99(ttft)<1s --chunk 128", "--chunk: is not for vllm-v1"),
+        (
+            "tune --slo p99(ttft)<1s --policy decode-first --block-size 16",
+            "--block-size: for vllm-v1 alone",
+        ),
+    ]);
+}
+
+/// Numbers that no option can have, and inputs that contradict each other.
+#[test]
+fn what_cannot_be_is_told_its_bound() {
+    let sound = format!("plan --rate 5/s {LENGTHS} --policy decode-first");
+    let users = format!("plan --users 20 {LENGTHS}");
+    refuses(&[
         ("plan --rate -5/s", "--rate: rate `-5/s`: a rate is not negative"),
         ("plan --rate 5/s --e2e -1s", "--e2e: duration `-1s`: a duration is not negative"),
         ("plan --users 20 --think 0s", "--think: users who neither think nor wait have no rate"),
@@ -374,24 +406,7 @@ fn what_is_wrong_is_named_by_its_flag() {
             "--mean-tokens: a request of 5005 tokens needs 313 blocks and the KV cache has 10",
         ),
         ("kv --num-kv-blocks -1", "--num-kv-blocks: count `-1`: write a whole number"),
-        (
-            "cost --price 2/h --output-rate 10 --api-output 0.6",
-            "--api-output: price of tokens `0.6`: a number needs a unit",
-        ),
-        ("cost --price 2/h --output-rate 10 --utilization 40", "--utilization: share `40`"),
-        ("tune --slo ttft<1s", "--attainment: "),
-        ("tune --slo p99(ttft)<1s --chunk 128", "--chunk: is not for vllm-v1"),
-        (
-            "tune --slo p99(ttft)<1s --policy decode-first --block-size 16",
-            "--block-size: for vllm-v1 alone",
-        ),
-    ] {
-        let arguments: Vec<&str> = arguments.split(' ').collect();
-        let (text, code) = said(&arguments);
-        assert_eq!(code, 2, "{arguments:?}: {text}");
-        assert!(text.contains(expected), "{arguments:?}\n  says  {text}  wants {expected}");
-        assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
-    }
+    ]);
 }
 
 const SWEEP: [&str; 8] = [
