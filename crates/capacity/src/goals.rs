@@ -3,6 +3,8 @@
 use metrics_core::slo::{Judgement, Latency, Limit, Slo, SloSet};
 use metrics_core::table::Observed;
 use metrics_core::units::Seconds;
+use sched_sim::Ticks;
+use sched_sim::server::Progress;
 
 use crate::error::{PlanError, Result};
 
@@ -25,6 +27,19 @@ impl Goal {
     #[must_use]
     pub fn is_met_by(&self, request: &impl Observed) -> bool {
         self.limits.judge(request) == Judgement::Good
+    }
+
+    /// Whether a request that is inside a server at `now` cannot meet the limits any more.
+    pub(crate) fn is_lost_for(&self, request: &Progress, now: Ticks) -> bool {
+        let since = |at: Ticks| now.since(at).map_or(0.0, Ticks::seconds);
+        let age = since(request.arrival);
+        self.limits.limits().any(|l| {
+            let limit = l.limit.get();
+            match (l.latency, request.record.first_token()) {
+                (Latency::Ttft, None) | (Latency::E2e, _) => limit < age,
+                _ => false,
+            }
+        })
     }
 
     /// The limit on a latency, if it has one.

@@ -35,6 +35,7 @@ use sched_sim::workload::{ArrivalLaw, ClosedLoop, Delay, Lengths, WorkloadSpec};
 use sched_sim::{DecodeFirst, StepTime, Ticks, Workload};
 use serde::{Deserialize, Serialize};
 use serving_io::engine::EngineOptions;
+use serving_io::machine::Machine;
 use serving_io::policy::{ServerOptions, takes_chunk};
 use serving_io::scenario::{StepTimeSource, VLLM_V1};
 
@@ -481,8 +482,21 @@ pub fn scheduler(
     policy: &str,
     max_num_seqs: Option<u64>,
     chunk: Option<u64>,
-    mut engine: EngineOptions,
+    engine: EngineOptions,
     source: &StepTimeSource,
+) -> Result<(Scheduler, Vec<String>), PlanError> {
+    scheduler_on(policy, max_num_seqs, chunk, engine, None, machine(source).as_ref())
+}
+
+/// The same with an order of the queue, for policies other than vllm-v1, and on a machine that is known
+/// already: looking one up reads the tables of all.
+pub(crate) fn scheduler_on(
+    policy: &str,
+    max_num_seqs: Option<u64>,
+    chunk: Option<u64>,
+    mut engine: EngineOptions,
+    order: Option<&str>,
+    machine: Option<&Machine>,
 ) -> Result<(Scheduler, Vec<String>), PlanError> {
     let refuse = |text: String| Err(PlanError::Contradiction(text));
     if let Some(n) = max_num_seqs {
@@ -494,11 +508,15 @@ pub fn scheduler(
                 "chunk {chunk}: is not for {VLLM_V1}, which has long_prefill_token_threshold"
             ));
         }
+        if let Some(order) = order {
+            return refuse(format!(
+                "order {order}: is not for {VLLM_V1}, which has scheduling_policy"
+            ));
+        }
         if let Some(n) = max_num_seqs {
             engine.set("max_num_seqs", &n.to_string())?;
         }
-        let machine = machine(source);
-        let resolved = engine.resolve(machine.as_ref())?;
+        let resolved = engine.resolve(machine)?;
         let mut notes: Vec<String> = engine.left_out().to_vec();
         notes.extend(resolved.notes);
         return Ok((Scheduler::VllmV1(Box::new(resolved.config)), notes));
@@ -507,6 +525,7 @@ pub fn scheduler(
         return refuse(format!("chunk {chunk}: policy {policy} has none"));
     }
     let mut options = ServerOptions::default();
+    options.order = order.map(str::parse).transpose().map_err(|e| PlanError::input("order", &e))?;
     for (name, value) in engine.given() {
         let count = || {
             metrics_core::grammar::count(value)

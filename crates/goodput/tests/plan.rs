@@ -327,9 +327,10 @@ fn what_is_wrong_is_named_by_its_flag() {
         ("tune --slo ttft<1s", "--attainment: "),
         ("tune --slo p99(ttft)<1s --chunk 128", "--chunk: is not for vllm-v1"),
         (
-            "tune --slo p99(ttft)<1s --policy decode-first --block-size 16",
-            "--block-size: for vllm-v1 alone",
+            "tune --slo p99(ttft)<1s --policy decode-first --watermark 0.01",
+            "--watermark: is not for decode-first",
         ),
+        ("tune --slo p99(ttft)<1s --order sjf", "--order: is not for vllm-v1"),
     ]);
 }
 

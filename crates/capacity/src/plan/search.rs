@@ -397,9 +397,10 @@ fn shares<S: Server + ?Sized>(
     goals: &[Goal],
 ) -> Result<Vec<f64>, PlanError> {
     let mut tally = Tally::new(from, goals);
-    serve(server, workload, &mut (), |served| {
+    let each = |served: &Served| {
         tally.take(served);
         true
-    })?;
+    };
+    serve(server, workload, &mut (), each, |_, _| true)?;
     Ok(tally.shares(workload.len()))
 }
