@@ -136,7 +136,7 @@ impl CostAnswer {
 }
 
 /// A price that somebody may pay for machines, per hour, in whatever currency.
-const PRICE: (f64, f64) = (1e-4, 1e6);
+pub(crate) const PRICE: (f64, f64) = (1e-4, 1e6);
 /// Tokens per second of the largest fleet.
 const RATE: (f64, f64) = (0.0, 1e12);
 

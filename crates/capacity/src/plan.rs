@@ -27,6 +27,7 @@ use metrics_core::slo::{Latency, SloSet};
 use metrics_core::units::{RequestsPerSecond, RequestsPerSecondPerNode};
 use metrics_core::validity::Finding;
 use metrics_core::validity::load::bursty;
+use metrics_core::validity::model::cost_at_full_duty;
 use queueing::approx::gap_scv;
 use queueing::closed::{interactive_response, interactive_throughput};
 use queueing::little::little_l;
@@ -39,11 +40,12 @@ use serving_io::machine::Machine;
 use serving_io::policy::{ServerOptions, takes_chunk};
 use serving_io::scenario::{StepTimeSource, VLLM_V1};
 
+use crate::cost::{CostRequest, PRICE, cost};
 use crate::error::{PlanError, Result};
 use crate::goals::{Goal, agree_up_to, check_agreement, goals, strictest};
 use crate::replica::{NamedPolicy, Scheduler, SharedStepTime, machine, stated_error, step_time};
 use autoscale::{Autoscaler, Backtest, backtest};
-use disagg::{Pools, pools};
+use disagg::{Link, Pools, pools};
 use hours::{ReplicaHours, replica_hours};
 use mix::Mix;
 use point::{Model, OperatingPoint};
@@ -142,9 +144,28 @@ pub struct PlanRequest {
     /// Whether to plan pools of prefill and decode too.
     #[serde(default)]
     pub disagg: bool,
+    /// Bytes of the KV cache of a token, for pools; those of the step time's model if not given.
+    #[serde(default)]
+    pub kv_bytes_per_token: Option<u64>,
+    /// Bytes per second that a prefill replica sends of the KV cache, for pools.
+    #[serde(default)]
+    pub kv_bandwidth_bytes_per_s: Option<f64>,
+    /// Price of a replica for an hour.
+    #[serde(default)]
+    pub price_per_h: Option<f64>,
     /// How long a replica takes to start, to try an autoscaler on a trace.
     #[serde(default)]
     pub autoscale_delay_s: Option<f64>,
+    /// Waiting requests per replica above which that autoscaler starts more; the plan's own signal if
+    /// not given.
+    #[serde(default)]
+    pub autoscale_queue: Option<f64>,
+    /// From one look of it to the next; 15 s if not given.
+    #[serde(default)]
+    pub autoscale_interval_s: Option<f64>,
+    /// How long the rate has to be low before a replica goes; 300 s if not given.
+    #[serde(default)]
+    pub autoscale_settle_s: Option<f64>,
 }
 
 impl PlanRequest {
@@ -172,7 +193,13 @@ impl PlanRequest {
             most_seeds: 16,
             confidence: Confidence::P95,
             disagg: false,
+            kv_bytes_per_token: None,
+            kv_bandwidth_bytes_per_s: None,
+            price_per_h: None,
             autoscale_delay_s: None,
+            autoscale_queue: None,
+            autoscale_interval_s: None,
+            autoscale_settle_s: None,
         }
     }
 }
@@ -299,6 +326,21 @@ pub struct Signal {
     pub queue_per_replica: f64,
 }
 
+/// What the replicas cost, the spare left out, in the currency of the price.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanCost {
+    /// Of all of them for an hour.
+    pub per_h: f64,
+    /// For a day.
+    pub per_day: f64,
+    /// Of a million output tokens, which bear all of it, at the load of the plan; none if the lengths
+    /// are not known.
+    pub per_million_output: Option<f64>,
+    /// Of a million tokens, input and output alike.
+    pub per_million_tokens: Option<f64>,
+}
+
 /// Whether the answer stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, tag = "verdict", rename_all = "snake_case")]
@@ -356,6 +398,8 @@ pub struct PlanAnswer {
     pub backtest: Option<Backtest>,
     /// Pools of prefill and decode, if they were asked for.
     pub pools: Option<Pools>,
+    /// What the replicas cost, if their price is given.
+    pub cost: Option<PlanCost>,
     /// Whether the answer stands.
     pub verdict: Verdict,
     /// What was assumed.
@@ -363,6 +407,42 @@ pub struct PlanAnswer {
 }
 
 impl PlanAnswer {
+    /// Finding W34: the cost of a token takes the load to last all hours; none for a trace, whose
+    /// hours are what they are.
+    #[must_use]
+    pub fn cost_finding(&self) -> Option<Finding> {
+        self.cost?.per_million_output?;
+        let output = self.mix?.output_mean;
+        let is_trace = matches!(self.request.load, LoadSpec::Trace);
+        let tokens = self.load.rate_per_s * output;
+        if is_trace { None } else { cost_at_full_duty(None, tokens, None) }
+    }
+
+    /// The same with what its replicas cost.
+    fn priced(mut self) -> Result<Self, PlanError> {
+        let (Some(price), Some(n)) = (self.request.price_per_h, self.replicas) else {
+            return Ok(self);
+        };
+        let per_h = price * n as f64;
+        let rate = self.load.rate_per_s;
+        let costs = self.mix.map(|mix| {
+            cost(&CostRequest {
+                price_per_h: per_h,
+                output_tokens_per_s: rate * mix.output_mean,
+                input_tokens_per_s: Some(rate * mix.input_mean),
+                ..CostRequest::default()
+            })
+        });
+        let costs = costs.transpose()?.map(|answer| answer.full);
+        self.cost = Some(PlanCost {
+            per_h,
+            per_day: 24.0 * per_h,
+            per_million_output: costs.map(|c| c.per_million_output),
+            per_million_tokens: costs.and_then(|c| c.per_million_tokens),
+        });
+        Ok(self)
+    }
+
     /// Finding W35: arrivals are burstier than the queueing method takes them without a factor.
     #[must_use]
     pub fn finding(&self) -> Option<Finding> {
@@ -673,6 +753,33 @@ pub(crate) fn check_fit(scheduler: &Scheduler, mix: &Mix) -> Result<(), PlanErro
     Ok(())
 }
 
+/// Refuses options of a part that was not asked for.
+fn check_parts(request: &PlanRequest) -> Result<(), PlanError> {
+    let without = |input, part: &str| {
+        let problem = format!("has no effect without {part}");
+        Err(PlanError::Input { input, problem })
+    };
+    if let Some(bandwidth) = request.kv_bandwidth_bytes_per_s {
+        if !request.disagg {
+            return without("kv bandwidth", "pools: add disagg");
+        }
+        PlanError::bounds("kv bandwidth", bandwidth, (0.0, 1e15), " B/s")?;
+    }
+    if request.kv_bytes_per_token.is_some() && !request.disagg {
+        return without("kv bytes per token", "pools: add disagg");
+    }
+    for (input, value) in [
+        ("autoscale queue", request.autoscale_queue),
+        ("autoscale interval", request.autoscale_interval_s),
+        ("autoscale settle", request.autoscale_settle_s),
+    ] {
+        if value.is_some() && request.autoscale_delay_s.is_none() {
+            return without(input, "autoscale delay");
+        }
+    }
+    Ok(())
+}
+
 /// Plans.
 ///
 /// `trace` is the workload of [`LoadSpec::Trace`], and none else.
@@ -702,6 +809,8 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
         )));
     }
     PlanError::bounds("seeds", request.most_seeds as f64, (1.0, 1e4), "")?;
+    request.price_per_h.map(|p| PlanError::bounds("price", p, PRICE, "/h")).transpose()?;
+    check_parts(request)?;
     let slo = request.slo.as_deref().map_or(Ok(SloSet::none()), str::parse);
     let slo = slo.map_err(|e| PlanError::input("slo", &e))?;
     let goals = goals(&slo, request.attainment)?;
@@ -727,19 +836,20 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
         hours: None,
         backtest: None,
         pools: None,
+        cost: None,
         verdict: Verdict::Decided,
         notes: Vec::new(),
     };
     let Some(text) = &request.step_time else {
         check_agreement(&goals, None)?;
-        return without_step_time(answer, &goals, requests.as_ref().map(|r| &r.1));
+        return without_step_time(answer, &goals, requests.as_ref().map(|r| &r.1))?.priced();
     };
     let Some((requests, sample)) = requests else {
         let problem = "a plan needs the tokens of prompts and answers".to_owned();
         return Err(PlanError::Input { input: "input tokens", problem });
     };
     let parts = parts(request, text)?;
-    Planner { parts, goals, sample, requests, answer }.plan()
+    Planner { parts, goals, sample, requests, answer }.plan()?.priced()
 }
 
 /// The load alone.
@@ -799,6 +909,29 @@ impl Planner<'_> {
         self.conclude(mix)?;
         self.autoscale()?;
         Ok(self.answer)
+    }
+
+    /// What is known of the KV cache on its way between pools.
+    fn link(&self) -> Result<Option<Link>, PlanError> {
+        let request = &self.answer.request;
+        let bandwidth = request.kv_bandwidth_bytes_per_s;
+        let bytes = match (request.kv_bytes_per_token, machine(&self.parts.source)) {
+            (Some(bytes), _) => {
+                Some(PlanError::bounds("kv bytes per token", bytes as f64, (0.0, 1e9), "")?)
+            }
+            (None, Some(machine)) => Some(machine.model.kv(None)?.bytes_per_token().get()),
+            (None, None) => None,
+        };
+        match (bytes, bandwidth) {
+            (None, Some(_)) => {
+                let problem =
+                    "the step time names no model: give the KV bytes of a token too".to_owned();
+                Err(PlanError::Input { input: "kv bandwidth", problem })
+            }
+            (bytes, bandwidth) => {
+                Ok(bytes.map(|bytes_per_token| Link { bytes_per_token, bandwidth }))
+            }
+        }
     }
 
     fn is_simulated(&self) -> bool {
@@ -898,12 +1031,11 @@ impl Planner<'_> {
                 replicas: least(|n| keeps(&model, &bursts, n, Queues::Split)),
             });
         }
-        let pools = self
-            .answer
-            .request
-            .disagg
-            .then(|| pools(&model, &self.sample, rate, &self.goals))
-            .flatten();
+        let pools = if self.answer.request.disagg {
+            pools(&model, &self.sample, rate, &self.goals, self.link()?)
+        } else {
+            None
+        };
         let mut hours = None;
         if let Requests::Trace(trace) = self.requests {
             let each = if waits {
@@ -1010,11 +1142,15 @@ impl Planner<'_> {
             return Err(PlanError::Input { input: "autoscale delay", problem });
         };
         let rule = Autoscaler {
-            interval_s: LOOK_S,
+            interval_s: self.answer.request.autoscale_interval_s.unwrap_or(LOOK_S),
             delay_s,
-            queue_per_replica: signal.queue_per_replica,
+            queue_per_replica: self
+                .answer
+                .request
+                .autoscale_queue
+                .unwrap_or(signal.queue_per_replica),
             rate_per_replica: hours.rate_per_replica,
-            settle_s: SETTLE_S,
+            settle_s: self.answer.request.autoscale_settle_s.unwrap_or(SETTLE_S),
             least: hours.mean_replicas.max(1),
             most: MOST_REPLICAS,
         };

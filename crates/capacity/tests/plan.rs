@@ -268,6 +268,69 @@ fn requests_and_answers_are_serializable() {
     assert_eq!(plan(&serde_json::from_str(short).unwrap(), None).unwrap().load.rate_per_s, 4.0);
 }
 
+/// 1,000 prompt tokens of 100 kB are 100 MB: 0.1 s at 1 GB/s, 0.1 / 100 s of each of the 100 tokens after
+/// the first. At 39/s all of them are 3.9 GB/s, which four replicas send; two compute it: 39 prompts of
+/// 10 + 40 ms a second. A decode step takes 10 ms and 0.1 ms a request: within 15 ms less
+/// that millisecond, 40 seats less than without it.
+#[test]
+fn the_kv_cache_takes_its_time_between_pools() {
+    let asked = |bandwidth, bytes| PlanRequest {
+        input_tokens: Some("1000".to_owned()),
+        output_tokens: Some("101".to_owned()),
+        slo: Some("p99(tpot)<15ms".to_owned()),
+        step_time: Some("base=10ms,prefill=40us/token,decode=100us/request".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(1000),
+        chunk: Some(1000),
+        simulate: false,
+        disagg: true,
+        kv_bytes_per_token: bytes,
+        kv_bandwidth_bytes_per_s: bandwidth,
+        ..rate(39.0)
+    };
+    let free = plan(&asked(None, None), None).unwrap().pools.unwrap();
+    assert_eq!((free.prefill_replicas, free.transfer), (Some(2), None));
+    let pools = plan(&asked(Some(1e9), Some(100_000)), None).unwrap().pools.unwrap();
+    let t = pools.transfer.unwrap();
+    assert_eq!((t.prompt_bytes, t.required_bytes_per_s), (1e8, 3.9e9));
+    let near = |got: Option<f64>, want: f64| assert!((got.unwrap() / want - 1.0).abs() < 1e-9);
+    near(t.transfer_s, 0.1);
+    near(t.tpot_s, 0.001);
+    assert_eq!(pools.prefill_replicas, Some(4));
+    // 50 decodes a step of 15 ms, 40 of 14 ms, at 101 tokens a request.
+    let decodes = |p: &capacity::plan::disagg::Pools, tpot: f64| p.decode_rate_per_s * 101.0 * tpot;
+    assert!((decodes(&free, 0.015) - 50.0).abs() < 1.0, "{free:?}");
+    assert!((decodes(&pools, 0.014) - 40.0).abs() < 1.0, "{pools:?}");
+    assert!(
+        said(&asked(Some(1e9), None)).starts_with("kv bandwidth: the step time names no model")
+    );
+    let alone = PlanRequest { disagg: false, ..asked(Some(1e9), None) };
+    assert!(said(&alone).starts_with("kv bandwidth: has no effect"));
+}
+
+/// Two replicas of 2.50 an hour at 10/s of 100 tokens out and 900 in: 5 / 3.6 million is 1.39 a million out,
+/// and a tenth of it for all.
+#[test]
+fn replicas_have_a_price() {
+    let asked = |price| PlanRequest {
+        input_tokens: Some("900".to_owned()),
+        output_tokens: Some("100".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(8),
+        price_per_h: Some(price),
+        ..rate(10.0)
+    };
+    let answer = plan(&asked(2.5), None).unwrap();
+    assert_eq!(answer.replicas, Some(2));
+    let cost = answer.cost.unwrap();
+    assert_eq!((cost.per_h, cost.per_day), (5.0, 120.0));
+    assert!((cost.per_million_output.unwrap() - 5.0 / 3.6).abs() < 1e-9);
+    assert!((cost.per_million_tokens.unwrap() - 0.5 / 3.6).abs() < 1e-9);
+    assert_eq!(answer.cost_finding().unwrap().check.id, "W34");
+    assert_eq!(said(&asked(0.0)), "price must be above 0.0001 and at most 1000000/h, got 0");
+}
+
 /// Steps of 20 ms with 8 seats: a burst of arrivals in one minute out of two.
 #[test]
 fn replica_hours_follow_the_trace() {
@@ -324,6 +387,39 @@ fn an_autoscaler_follows_after_its_delay() {
     assert!(3 <= fast.most_replicas && 0 < fast.stopped, "{fast:?}");
     // Fewer hours than its most replicas would take all the time.
     assert!(fast.replica_hours < fast.most_replicas as f64 * 0.6, "{fast:?}");
+}
+
+/// The rule that is tried is the plan's own, or the one that was asked for.
+#[test]
+fn the_rule_of_the_autoscaler_can_be_given() {
+    let at = |i: u64| WorkloadRequest::new(i, Ticks::from_nanoseconds(i * 500_000_000), 1, 9);
+    let workload = Workload::new((0..1200).map(at).collect()).unwrap();
+    let own = PlanRequest {
+        slo: Some("p90(ttft)<3s".to_owned()),
+        step_time: Some("base=100ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(1),
+        autoscale_delay_s: Some(60.0),
+        ..PlanRequest::new(LoadSpec::Trace)
+    };
+    let rule =
+        |asked: &PlanRequest| plan(asked, Some(&workload)).unwrap().backtest.unwrap().autoscaler;
+    let given = PlanRequest {
+        autoscale_queue: Some(7.0),
+        autoscale_interval_s: Some(5.0),
+        autoscale_settle_s: Some(120.0),
+        ..own.clone()
+    };
+    let (of_plan, asked) = (rule(&own), rule(&given));
+    assert_eq!((of_plan.interval_s, of_plan.settle_s), (15.0, 300.0));
+    assert!(of_plan.queue_per_replica < 3.0, "{of_plan:?}");
+    assert_eq!((asked.interval_s, asked.settle_s, asked.queue_per_replica), (5.0, 120.0, 7.0));
+    let without = PlanRequest { autoscale_delay_s: None, ..given.clone() };
+    let error = plan(&without, Some(&workload)).unwrap_err().to_string();
+    assert_eq!(error, "autoscale queue: has no effect without autoscale delay");
+    let zero = PlanRequest { autoscale_interval_s: Some(0.0), ..given };
+    let error = plan(&zero, Some(&workload)).unwrap_err().to_string();
+    assert!(error.starts_with("interval must be above 0"), "{error}");
 }
 
 fn conversation() -> Option<Workload> {

@@ -152,7 +152,8 @@ fn every_method_and_bound_stands_beside_the_others() {
     sensitivity   capacity 20 % lower: replicas 8 (simulation)
     sensitivity   gaps with a CV of 2: replicas 7 (simulation)
     scale out     above 11.2 waiting per replica: 1682.20 ms of wait are allowed, times the rate of a replica
-    disaggregated 6 prefill and 4 decode replicas; 0.641 decode for each prefill balance (8.33/s against 13/s); the KV transfer is left out
+    disaggregated 6 prefill and 4 decode replicas; 0.641 decode for each prefill balance (8.33/s against 13/s)
+    KV transfer   left out: the step time names no model, give --kv-bytes-per-token
     "#);
 }
 
@@ -190,7 +191,13 @@ fn the_answer_in_json_has_a_version() {
         "most_seeds": 16,
         "confidence": 0.95,
         "disagg": false,
-        "autoscale_delay_s": null
+        "kv_bytes_per_token": null,
+        "kv_bandwidth_bytes_per_s": null,
+        "price_per_h": null,
+        "autoscale_delay_s": null,
+        "autoscale_queue": null,
+        "autoscale_interval_s": null,
+        "autoscale_settle_s": null
       },
       "load": {
         "rate_per_s": 10.0,
@@ -215,6 +222,7 @@ fn the_answer_in_json_has_a_version() {
       "hours": null,
       "backtest": null,
       "pools": null,
+      "cost": null,
       "verdict": {
         "verdict": "decided"
       },
@@ -252,7 +260,7 @@ fn every_answer_in_json_has_its_parts() {
         "plan_json",
         json(&format!(
             "plan --users 200 --think 5s {lengths} --step-time llama-3.1-8b-h100-sxm \
-             --slo p99(ttft)<500ms,tpot<30ms@99% --disagg"
+             --slo p99(ttft)<500ms,tpot<30ms@99% --disagg --kv-bandwidth 25GB/s --price 2.50/h"
         ))
     );
     insta::assert_snapshot!(
@@ -367,6 +375,16 @@ fn what_cannot_be_is_told_its_bound() {
             &format!("{sound} --model-error -1%"),
             "--model-error: share `-1%`: a share is not negative",
         ),
+        (
+            &format!("{sound} --disagg --kv-bandwidth 25GB"),
+            "--kv-bandwidth: `25GB`: write a size per second, 25GB/s",
+        ),
+        (
+            &format!("{sound} --disagg --kv-bandwidth 0GB/s --kv-bytes-per-token 100"),
+            "--kv-bandwidth: kv bandwidth must be above 0",
+        ),
+        (&format!("{sound} --price 2"), "--price: price `2`: write a number per hour: 2.50/h"),
+        (&format!("{sound} --price 0/h"), "--price: price must be above 0.0001"),
         (&format!("{sound} --max-num-seqs 0"), "--max-num-seqs: max_num_seqs must be above 0"),
         (
             &format!("{sound} --slo p99(ttft)<1s --requests 100000M"),
