@@ -1245,8 +1245,9 @@ impl Planner<'_> {
             let is_open = self.answer.load.model == LoadModel::Open;
             if is_open && load < 1.0 && 1.0 <= load * (1.0 + error) {
                 reasons.push(format!(
-                    "the load is {} of what {n} replicas bear, and the step time may be off by {}: that straddles saturation",
+                    "the load is {} of what {} can bear, and the step time may be off by {}: that straddles saturation",
                     metrics_core::format::percent(load),
+                    metrics_core::format::things(n, "replica"),
                     metrics_core::format::percent(error)
                 ));
             }

@@ -157,6 +157,28 @@ fn every_method_and_bound_stands_beside_the_others() {
     "#);
 }
 
+/// 16/s on a replica that bears 20/s: 80 % of it, and more than it bears if steps are 40 % longer.
+#[test]
+fn an_error_of_the_step_time_leaves_the_number_open() {
+    let call = "plan --rate 16/s --input-tokens 1000 --output-tokens 100 --policy decode-first \
+                --step-time base=10ms,prefill=50us/token --max-num-seqs 10000 --chunk 1000";
+    let run = |error: &str| {
+        let arguments: Vec<&str> =
+            call.split_whitespace().chain(["--model-error", error]).collect();
+        said(&arguments)
+    };
+    let (text, code) = run("40%");
+    assert_eq!(code, 3, "{text}");
+    assert!(text.starts_with("indeterminate: 1 to 2 replicas\n"), "{text}");
+    let reasons: Vec<&str> = text.lines().filter(|l| l.starts_with("undecided")).collect();
+    insta::assert_snapshot!(reasons.join("\n"), @r#"
+    undecided     the load is 80.2 % of what 1 replica can bear, and the step time may be off by 40.0 %: that straddles saturation
+    undecided     the step time may be off by 40.0 %: replicas 1 if steps are so much shorter, 2 if they are longer
+    "#);
+    let (text, code) = run("0");
+    assert!(code == 0 && text.starts_with("1 replica (2 with a spare)\n"), "{text}");
+}
+
 /// The keys of the answer, for those who read it with a program.
 #[test]
 fn the_answer_in_json_has_a_version() {
