@@ -135,8 +135,8 @@ impl CostAnswer {
     }
 }
 
-/// A price that somebody may pay for machines, per hour.
-const PRICE: (f64, f64) = (0.0, 1e6);
+/// A price that somebody may pay for machines, per hour, in whatever currency.
+pub(crate) const PRICE: (f64, f64) = (1e-4, 1e6);
 /// Tokens per second of the largest fleet.
 const RATE: (f64, f64) = (0.0, 1e12);
 

@@ -129,7 +129,7 @@ pub enum PlanError {
     #[error(transparent)]
     Io(#[from] serving_io::IoError),
     /// A number out of its bounds.
-    #[error("{input} must be above {above} and at most {most}{unit}, got {value}")]
+    #[error("{input} must be above {above} and at most {most}{unit}, got {}", shown(*value))]
     Bounds {
         /// The input.
         input: &'static str,
@@ -153,6 +153,12 @@ pub enum PlanError {
         /// What is wrong, and what would be right.
         problem: String,
     },
+}
+
+/// A number without hundreds of zeros.
+fn shown(x: f64) -> String {
+    let size = x.abs();
+    if x != 0.0 && !(1e-4..1e16).contains(&size) { format!("{x:e}") } else { x.to_string() }
 }
 
 impl PlanError {

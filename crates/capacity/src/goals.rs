@@ -3,6 +3,8 @@
 use metrics_core::slo::{Judgement, Latency, Limit, Slo, SloSet};
 use metrics_core::table::Observed;
 use metrics_core::units::Seconds;
+use sched_sim::Ticks;
+use sched_sim::server::Progress;
 
 use crate::error::{PlanError, Result};
 
@@ -25,6 +27,19 @@ impl Goal {
     #[must_use]
     pub fn is_met_by(&self, request: &impl Observed) -> bool {
         self.limits.judge(request) == Judgement::Good
+    }
+
+    /// Whether a request that is inside a server at `now` cannot meet the limits any more.
+    pub(crate) fn is_lost_for(&self, request: &Progress, now: Ticks) -> bool {
+        let since = |at: Ticks| now.since(at).map_or(0.0, Ticks::seconds);
+        let age = since(request.arrival);
+        self.limits.limits().any(|l| {
+            let limit = l.limit.get();
+            match (l.latency, request.record.first_token()) {
+                (Latency::Ttft, None) | (Latency::E2e, _) => limit < age,
+                _ => false,
+            }
+        })
     }
 
     /// The limit on a latency, if it has one.
@@ -110,18 +125,23 @@ pub fn strictest(goals: &[Goal], latency: Latency) -> Option<(f64, &Goal)> {
 }
 
 /// Up to how many tokens of an answer the limits on TTFT and TPOT are within that on E2E; none if
-/// one of the three is not limited.
+/// one of the three is not limited, or if E2E is limited for fewer requests than another of them:
+/// `p99(ttft)<2s, p50(e2e)<1s` can both be used up.
 ///
 /// ```text
 /// n = (E2E - TTFT) / TPOT + 1, rounded down
 /// ```
 #[must_use]
 pub fn agree_up_to(goals: &[Goal]) -> Option<u64> {
-    let of = |latency| strictest(goals, latency).map(|(limit, _)| limit);
-    let (ttft, tpot, e2e) = (of(Latency::Ttft)?, of(Latency::Tpot)?, of(Latency::E2e)?);
+    let of = |latency| strictest(goals, latency).map(|(limit, goal)| (limit, goal.target));
+    let ((ttft, first), (e2e, whole)) = (of(Latency::Ttft)?, of(Latency::E2e)?);
+    if whole < first {
+        return None;
+    }
     if e2e < ttft {
         return Some(0);
     }
+    let (tpot, _) = of(Latency::Tpot).filter(|(_, target)| *target <= whole)?;
     // A limit of 0 per token leaves any number; the cast saturates.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let more = if tpot == 0.0 { u64::MAX - 1 } else { ((e2e - ttft) / tpot + 1e-9) as u64 };

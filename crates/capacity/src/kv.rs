@@ -233,19 +233,16 @@ fn fit(q: &KvQuestion, pool: &KvPool) -> Result<KvFit> {
     if let (Some(fit), Some(context)) = (requests_at_context, q.context)
         && fit < 1.0
     {
-        return Err(wrong(
-            "--context",
-            format!(
-                "a request of {context} tokens needs {} blocks and the KV cache has {}, {} tokens: \
-                 no engine starts so; shorten it, or give the cache more memory",
-                pool.blocks_of_request(context, q.step_tokens)?,
-                pool.blocks(),
-                pool.blocks().saturating_mul(pool.block_size())
-            ),
-        ));
+        let problem = too_long(pool, context, q.step_tokens)?;
+        return Err(wrong("--context", problem));
     }
     // While a request decodes, a step adds one token to it.
     let requests_at_mean = at(q.mean_tokens, 1)?;
+    if let (Some(fit), Some(mean)) = (requests_at_mean, q.mean_tokens)
+        && fit < 1.0
+    {
+        return Err(wrong("--mean-tokens", too_long(pool, mean, 1)?));
+    }
     let finding = match (q.context, requests_at_mean) {
         (Some(context), Some(n)) if 0.0 < n => {
             printed_concurrency(tokens, context, tokens as f64 / n)
@@ -264,6 +261,17 @@ fn fit(q: &KvQuestion, pool: &KvPool) -> Result<KvFit> {
             .map(|(c, n)| c as f64 / n),
         finding,
     })
+}
+
+/// That a request is longer than the cache.
+fn too_long(pool: &KvPool, tokens: u64, step_tokens: u64) -> Result<String> {
+    Ok(format!(
+        "a request of {tokens} tokens needs {} blocks and the KV cache has {}, {} tokens: no engine \
+         starts so; shorten it, or give the cache more memory",
+        pool.blocks_of_request(tokens, step_tokens)?,
+        pool.blocks(),
+        pool.blocks().saturating_mul(pool.block_size())
+    ))
 }
 
 fn wrong(option: &'static str, problem: impl Into<String>) -> FitError {

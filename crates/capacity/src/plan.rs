@@ -8,6 +8,9 @@
 //!    steady state and Kingman's factor for bursts; it knows the mean lengths alone.
 //! 3. **Simulation**: the fleet itself, request by request ([`search`]).
 //!
+//! Users who think are a closed loop in all three: their rate follows from the time of a request,
+//! X = N / (R + Z), the queue is M/M/c//N, and the simulated users wait for their answers.
+//!
 //! [`PlanRequest`] and [`PlanAnswer`] are serializable, so that an autoscaler can ask.
 
 pub mod autoscale;
@@ -24,26 +27,31 @@ use metrics_core::slo::{Latency, SloSet};
 use metrics_core::units::{RequestsPerSecond, RequestsPerSecondPerNode};
 use metrics_core::validity::Finding;
 use metrics_core::validity::load::bursty;
+use metrics_core::validity::model::cost_at_full_duty;
 use queueing::approx::gap_scv;
-use queueing::closed::interactive_throughput;
+use queueing::closed::{interactive_response, interactive_throughput};
 use queueing::little::little_l;
 use sched_sim::fleet::RouterKind;
-use sched_sim::workload::{ArrivalLaw, Lengths, WorkloadSpec};
-use sched_sim::{DecodeFirst, StepTime, Workload};
+use sched_sim::workload::{ArrivalLaw, ClosedLoop, Delay, Lengths, WorkloadSpec};
+use sched_sim::{DecodeFirst, StepTime, Ticks, Workload};
 use serde::{Deserialize, Serialize};
 use serving_io::engine::EngineOptions;
+use serving_io::machine::Machine;
 use serving_io::policy::{ServerOptions, takes_chunk};
 use serving_io::scenario::{StepTimeSource, VLLM_V1};
 
+use crate::cost::{CostRequest, PRICE, cost};
 use crate::error::{PlanError, Result};
 use crate::goals::{Goal, agree_up_to, check_agreement, goals, strictest};
 use crate::replica::{NamedPolicy, Scheduler, SharedStepTime, machine, stated_error, step_time};
 use autoscale::{Autoscaler, Backtest, backtest};
-use disagg::{Pools, pools};
+use disagg::{Link, Pools, pools};
 use hours::{ReplicaHours, replica_hours};
 use mix::Mix;
 use point::{Model, OperatingPoint};
-use queue::{Demand, MOST_REPLICAS, Queues, keeps, largest_rate, least};
+use queue::{
+    Demand, MOST_REPLICAS, MOST_USERS, Queues, Senders, keeps, largest_rate, least, queue,
+};
 use search::{Found, Requests, Search};
 
 /// The version of [`PlanRequest`]'s and [`PlanAnswer`]'s fields.
@@ -61,14 +69,14 @@ pub enum LoadSpec {
         /// Coefficient of variation of the gaps between them; 1 is Poisson.
         cv: f64,
     },
-    /// Users who wait for their answer, think, and ask again.
+    /// Users who wait for their answer, think, and ask again: a closed loop.
     Thinking {
         /// How many.
         users: u64,
         /// Mean time from an answer to the next request.
         think_s: f64,
     },
-    /// Users who ask at a rate of their own.
+    /// Users who ask at a rate of their own, whatever the answers take: an open loop.
     Users {
         /// How many.
         users: u64,
@@ -136,9 +144,28 @@ pub struct PlanRequest {
     /// Whether to plan pools of prefill and decode too.
     #[serde(default)]
     pub disagg: bool,
+    /// Bytes of the KV cache of a token, for pools; those of the step time's model if not given.
+    #[serde(default)]
+    pub kv_bytes_per_token: Option<u64>,
+    /// Bytes per second that a prefill replica sends of the KV cache, for pools.
+    #[serde(default)]
+    pub kv_bandwidth_bytes_per_s: Option<f64>,
+    /// Price of a replica for an hour.
+    #[serde(default)]
+    pub price_per_h: Option<f64>,
     /// How long a replica takes to start, to try an autoscaler on a trace.
     #[serde(default)]
     pub autoscale_delay_s: Option<f64>,
+    /// Waiting requests per replica above which that autoscaler starts more; the plan's own signal if
+    /// not given.
+    #[serde(default)]
+    pub autoscale_queue: Option<f64>,
+    /// From one look of it to the next; 15 s if not given.
+    #[serde(default)]
+    pub autoscale_interval_s: Option<f64>,
+    /// How long the rate has to be low before a replica goes; 300 s if not given.
+    #[serde(default)]
+    pub autoscale_settle_s: Option<f64>,
 }
 
 impl PlanRequest {
@@ -166,7 +193,13 @@ impl PlanRequest {
             most_seeds: 16,
             confidence: Confidence::P95,
             disagg: false,
+            kv_bytes_per_token: None,
+            kv_bandwidth_bytes_per_s: None,
+            price_per_h: None,
             autoscale_delay_s: None,
+            autoscale_queue: None,
+            autoscale_interval_s: None,
+            autoscale_settle_s: None,
         }
     }
 }
@@ -179,10 +212,25 @@ pub struct LoadAnswer {
     pub rate_per_s: f64,
     /// Where that comes from, in words.
     pub basis: String,
+    /// Whether who sends waits for answers.
+    pub model: LoadModel,
     /// Coefficient of variation of the gaps between arrivals.
     pub gap_cv: f64,
-    /// Requests in flight by Little's law, if the time of a request is given.
+    /// Requests in flight by Little's law, if the time of a request is known.
     pub in_flight: Option<f64>,
+    /// Mean time of a request, waits included, of a closed loop with a step time: by the interactive
+    /// law, R = N / X - Z.
+    pub response_s: Option<f64>,
+}
+
+/// Whether requests wait for answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadModel {
+    /// They do not: a server that is slow gets as many.
+    Open,
+    /// They do: a server that is slow gets fewer.
+    Closed,
 }
 
 /// What one replica bears at most, in requests per second; each bound by itself.
@@ -278,6 +326,21 @@ pub struct Signal {
     pub queue_per_replica: f64,
 }
 
+/// What the replicas cost, the spare left out, in the currency of the price.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanCost {
+    /// Of all of them for an hour.
+    pub per_h: f64,
+    /// For a day.
+    pub per_day: f64,
+    /// Of a million output tokens, which bear all of it, at the load of the plan; none if the lengths
+    /// are not known.
+    pub per_million_output: Option<f64>,
+    /// Of a million tokens, input and output alike.
+    pub per_million_tokens: Option<f64>,
+}
+
 /// Whether the answer stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, tag = "verdict", rename_all = "snake_case")]
@@ -320,7 +383,8 @@ pub struct PlanAnswer {
     pub utilization: Option<f64>,
     /// How far the step time may be off.
     pub model_error: f64,
-    /// The replicas if every step is shorter and longer by the model error.
+    /// The replicas if every step is shorter and longer by the model error, by the method that the
+    /// answer is from.
     pub band: Option<(Option<u64>, Option<u64>)>,
     /// What was simulated.
     pub simulation: Option<Found>,
@@ -334,6 +398,8 @@ pub struct PlanAnswer {
     pub backtest: Option<Backtest>,
     /// Pools of prefill and decode, if they were asked for.
     pub pools: Option<Pools>,
+    /// What the replicas cost, if their price is given.
+    pub cost: Option<PlanCost>,
     /// Whether the answer stands.
     pub verdict: Verdict,
     /// What was assumed.
@@ -341,6 +407,42 @@ pub struct PlanAnswer {
 }
 
 impl PlanAnswer {
+    /// Finding W34: the cost of a token takes the load to last all hours; none for a trace, whose
+    /// hours are what they are.
+    #[must_use]
+    pub fn cost_finding(&self) -> Option<Finding> {
+        self.cost?.per_million_output?;
+        let output = self.mix?.output_mean;
+        let is_trace = matches!(self.request.load, LoadSpec::Trace);
+        let tokens = self.load.rate_per_s * output;
+        if is_trace { None } else { cost_at_full_duty(None, tokens, None) }
+    }
+
+    /// The same with what its replicas cost.
+    fn priced(mut self) -> Result<Self, PlanError> {
+        let (Some(price), Some(n)) = (self.request.price_per_h, self.replicas) else {
+            return Ok(self);
+        };
+        let per_h = price * n as f64;
+        let rate = self.load.rate_per_s;
+        let costs = self.mix.map(|mix| {
+            cost(&CostRequest {
+                price_per_h: per_h,
+                output_tokens_per_s: rate * mix.output_mean,
+                input_tokens_per_s: Some(rate * mix.input_mean),
+                ..CostRequest::default()
+            })
+        });
+        let costs = costs.transpose()?.map(|answer| answer.full);
+        self.cost = Some(PlanCost {
+            per_h,
+            per_day: 24.0 * per_h,
+            per_million_output: costs.map(|c| c.per_million_output),
+            per_million_tokens: costs.and_then(|c| c.per_million_tokens),
+        });
+        Ok(self)
+    }
+
     /// Finding W35: arrivals are burstier than the queueing method takes them without a factor.
     #[must_use]
     pub fn finding(&self) -> Option<Finding> {
@@ -361,35 +463,56 @@ const LOOK_S: f64 = 15.0;
 const SETTLE_S: f64 = 300.0;
 /// Requests of a run: so many, or so many times those in flight, up to so many.
 const RUN: (f64, f64, f64) = (4000.0, 40.0, 100_000.0);
+/// Requests of a run that somebody may ask for: more than the first of them, up to the second.
+const REQUESTS: (f64, f64) = (99.0, 1e7);
 /// Requests that the mean lengths are taken from.
 const MIX_REQUESTS: u64 = 20_000;
+/// Users of a closed loop that can be simulated.
+const MOST_CLOSED: f64 = 1e6;
+/// Requests of each user that a simulated run has at least, where there is room for them.
+const TURNS: u64 = 4;
 
 /// Requests per second and where they come from.
 fn load(request: &PlanRequest, trace: Option<&Workload>) -> Result<LoadAnswer, PlanError> {
     let rates = (0.0, 1e9);
     let positive = |input, value, unit| PlanError::bounds(input, value, (0.0, 1e9), unit);
     let e2e = request.e2e_s.map(|t| positive("e2e", t, " s")).transpose()?;
-    let (rate, basis, gap_cv) = match request.load {
+    let (rate, basis, gap_cv, model) = match request.load {
         LoadSpec::Rate { per_s, cv } => {
             PlanError::bounds("cv", cv, (0.0, 10.0), "")?;
             let basis = "as given".to_owned();
-            (PlanError::bounds("rate", per_s, rates, "/s")?, basis, cv)
+            (PlanError::bounds("rate", per_s, rates, "/s")?, basis, cv, LoadModel::Open)
         }
         LoadSpec::Users { users, per_user_per_s } => {
             let users = positive("users", users as f64, "")?;
             let each = PlanError::bounds("requests per user", per_user_per_s, (0.0, 1e6), "/s")?;
-            let basis = format!("{users} users with {}/h each", shown(each * 3600.0));
-            (users * each, basis, 1.0)
+            let basis = format!("{users} users with {}/h each (open loop)", shown(each * 3600.0));
+            (users * each, basis, 1.0, LoadModel::Open)
         }
         LoadSpec::Thinking { users, think_s } => {
             let users = positive("users", users as f64, "")?;
             let think = PlanError::bounds("think", think_s, (-f64::MIN_POSITIVE, 1e9), " s")?;
-            let rate = interactive_throughput(users, e2e.unwrap_or(0.0), think)?;
+            if request.step_time.is_some() {
+                if e2e.is_some() {
+                    let problem = "of a closed loop follows from the step time: leave it out";
+                    return Err(PlanError::Input { input: "e2e", problem: problem.to_owned() });
+                }
+                PlanError::bounds("users", users, (0.0, MOST_CLOSED), "")?;
+            } else if e2e.is_none() && think == 0.0 {
+                let problem = "users who neither think nor wait have no rate: say how long an answer takes too";
+                return Err(PlanError::Input { input: "think", problem: problem.to_owned() });
+            }
+            let rate = match request.step_time {
+                // Known once the replicas are.
+                Some(_) => 0.0,
+                None => interactive_throughput(users, e2e.unwrap_or(0.0), think)?,
+            };
             let answer = match e2e {
-                Some(e2e) => format!(" and wait {} s for the answer", shown(e2e)),
+                Some(e2e) => format!(" and wait {} s for the answer (closed loop)", shown(e2e)),
                 None => ", answers at once: at most this rate".to_owned(),
             };
-            (rate, format!("{users} users who think {} s{answer}", shown(think)), 1.0)
+            let basis = format!("{users} users who think {} s{answer}", shown(think));
+            (rate, basis, 1.0, LoadModel::Closed)
         }
         LoadSpec::Trace => {
             let missing =
@@ -399,11 +522,12 @@ fn load(request: &PlanRequest, trace: Option<&Workload>) -> Result<LoadAnswer, P
                 .ok_or_else(|| missing("needs two requests or more that arrive apart"))?;
             let arrivals: Vec<f64> = trace.requests().iter().map(|r| r.arrival.seconds()).collect();
             let gaps: Vec<f64> = arrivals.windows(2).map(|w| w[1] - w[0]).collect();
-            (rate, format!("{} requests of the trace", trace.len()), gap_scv(&gaps)?.sqrt())
+            let basis = format!("{} requests of the trace", trace.len());
+            (rate, basis, gap_scv(&gaps)?.sqrt(), LoadModel::Open)
         }
     };
     let in_flight = e2e.map(|e2e| little_l(rate, e2e)).transpose()?;
-    Ok(LoadAnswer { rate_per_s: rate, basis, gap_cv, in_flight })
+    Ok(LoadAnswer { rate_per_s: rate, basis, model, gap_cv, in_flight, response_s: None })
 }
 
 fn shown(x: f64) -> String {
@@ -438,21 +562,41 @@ pub fn scheduler(
     policy: &str,
     max_num_seqs: Option<u64>,
     chunk: Option<u64>,
-    mut engine: EngineOptions,
+    engine: EngineOptions,
     source: &StepTimeSource,
 ) -> Result<(Scheduler, Vec<String>), PlanError> {
+    scheduler_on(policy, max_num_seqs, chunk, engine, None, machine(source).as_ref())
+}
+
+/// The same with an order of the queue, for policies other than vllm-v1, and on a machine that is known
+/// already: looking one up reads the tables of all.
+pub(crate) fn scheduler_on(
+    policy: &str,
+    max_num_seqs: Option<u64>,
+    chunk: Option<u64>,
+    mut engine: EngineOptions,
+    order: Option<&str>,
+    machine: Option<&Machine>,
+) -> Result<(Scheduler, Vec<String>), PlanError> {
     let refuse = |text: String| Err(PlanError::Contradiction(text));
+    if let Some(n) = max_num_seqs {
+        PlanError::bounds("max_num_seqs", n as f64, (0.0, 1e9), "")?;
+    }
     if policy == VLLM_V1 {
         if let Some(chunk) = chunk {
             return refuse(format!(
                 "chunk {chunk}: is not for {VLLM_V1}, which has long_prefill_token_threshold"
             ));
         }
+        if let Some(order) = order {
+            return refuse(format!(
+                "order {order}: is not for {VLLM_V1}, which has scheduling_policy"
+            ));
+        }
         if let Some(n) = max_num_seqs {
             engine.set("max_num_seqs", &n.to_string())?;
         }
-        let machine = machine(source);
-        let resolved = engine.resolve(machine.as_ref())?;
+        let resolved = engine.resolve(machine)?;
         let mut notes: Vec<String> = engine.left_out().to_vec();
         notes.extend(resolved.notes);
         return Ok((Scheduler::VllmV1(Box::new(resolved.config)), notes));
@@ -461,6 +605,7 @@ pub fn scheduler(
         return refuse(format!("chunk {chunk}: policy {policy} has none"));
     }
     let mut options = ServerOptions::default();
+    options.order = order.map(str::parse).transpose().map_err(|e| PlanError::input("order", &e))?;
     for (name, value) in engine.given() {
         let count = || {
             metrics_core::grammar::count(value)
@@ -563,7 +708,8 @@ fn requests<'a>(
     };
     let spec = WorkloadSpec {
         requests: MIX_REQUESTS,
-        rate_per_s: load.rate_per_s,
+        // That of users is not known yet, and their lengths do not depend on it.
+        rate_per_s: if load.rate_per_s == 0.0 { 1.0 } else { load.rate_per_s },
         arrivals,
         lengths: Lengths::Independent {
             input: law("input tokens", input)?,
@@ -574,7 +720,18 @@ fn requests<'a>(
         seed: request.seed,
     };
     let sample = spec.generate()?;
-    Ok(Some((Requests::Drawn(Box::new(spec)), sample)))
+    let LoadSpec::Thinking { users, think_s } = request.load else {
+        return Ok(Some((Requests::Drawn(Box::new(spec)), sample)));
+    };
+    let closed = Box::new(ClosedLoop {
+        users,
+        think: Delay::Constant(Ticks::ZERO),
+        requests: MIX_REQUESTS,
+        lengths: spec.lengths,
+        system_prompts: None,
+        seed: request.seed,
+    });
+    Ok(Some((Requests::Users { closed, think_s }, sample)))
 }
 
 /// Refuses what does not fit into a replica at all.
@@ -592,6 +749,33 @@ pub(crate) fn check_fit(scheduler: &Scheduler, mix: &Mix) -> Result<(), PlanErro
             "the longest request has {} tokens, and the KV cache of a replica holds {kv}",
             mix.longest
         )));
+    }
+    Ok(())
+}
+
+/// Refuses options of a part that was not asked for.
+fn check_parts(request: &PlanRequest) -> Result<(), PlanError> {
+    let without = |input, part: &str| {
+        let problem = format!("has no effect without {part}");
+        Err(PlanError::Input { input, problem })
+    };
+    if let Some(bandwidth) = request.kv_bandwidth_bytes_per_s {
+        if !request.disagg {
+            return without("kv bandwidth", "pools: add disagg");
+        }
+        PlanError::bounds("kv bandwidth", bandwidth, (0.0, 1e15), " B/s")?;
+    }
+    if request.kv_bytes_per_token.is_some() && !request.disagg {
+        return without("kv bytes per token", "pools: add disagg");
+    }
+    for (input, value) in [
+        ("autoscale queue", request.autoscale_queue),
+        ("autoscale interval", request.autoscale_interval_s),
+        ("autoscale settle", request.autoscale_settle_s),
+    ] {
+        if value.is_some() && request.autoscale_delay_s.is_none() {
+            return without(input, "autoscale delay");
+        }
     }
     Ok(())
 }
@@ -625,6 +809,8 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
         )));
     }
     PlanError::bounds("seeds", request.most_seeds as f64, (1.0, 1e4), "")?;
+    request.price_per_h.map(|p| PlanError::bounds("price", p, PRICE, "/h")).transpose()?;
+    check_parts(request)?;
     let slo = request.slo.as_deref().map_or(Ok(SloSet::none()), str::parse);
     let slo = slo.map_err(|e| PlanError::input("slo", &e))?;
     let goals = goals(&slo, request.attainment)?;
@@ -650,19 +836,20 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
         hours: None,
         backtest: None,
         pools: None,
+        cost: None,
         verdict: Verdict::Decided,
         notes: Vec::new(),
     };
     let Some(text) = &request.step_time else {
         check_agreement(&goals, None)?;
-        return without_step_time(answer, &goals, requests.as_ref().map(|r| &r.1));
+        return without_step_time(answer, &goals, requests.as_ref().map(|r| &r.1))?.priced();
     };
     let Some((requests, sample)) = requests else {
         let problem = "a plan needs the tokens of prompts and answers".to_owned();
         return Err(PlanError::Input { input: "input tokens", problem });
     };
     let parts = parts(request, text)?;
-    Planner { parts, goals, sample, requests, answer }.plan()
+    Planner { parts, goals, sample, requests, answer }.plan()?.priced()
 }
 
 /// The load alone.
@@ -707,6 +894,8 @@ impl Planner<'_> {
         let mix = Mix::of(&self.sample, self.parts.scheduler.chunk())?;
         check_agreement(&self.goals, Some(mix.output_mean))?;
         check_fit(&self.parts.scheduler, &mix)?;
+        // What the engine would not start with is refused before anything is computed from it.
+        self.parts.scheduler.server(&*self.parts.step_time)?;
         let error = self.answer.request.model_error.or(stated_error(&self.parts.source));
         let error = error.unwrap_or(0.0);
         self.answer.model_error =
@@ -714,7 +903,7 @@ impl Planner<'_> {
         self.answer.notes.append(&mut self.parts.notes);
         self.answer.mix = Some(mix);
         self.closed_forms(mix)?;
-        if self.answer.request.simulate && !self.goals.is_empty() {
+        if self.is_simulated() {
             self.simulate()?;
         }
         self.conclude(mix)?;
@@ -722,16 +911,96 @@ impl Planner<'_> {
         Ok(self.answer)
     }
 
+    /// What is known of the KV cache on its way between pools.
+    fn link(&self) -> Result<Option<Link>, PlanError> {
+        let request = &self.answer.request;
+        let bandwidth = request.kv_bandwidth_bytes_per_s;
+        let bytes = match (request.kv_bytes_per_token, machine(&self.parts.source)) {
+            (Some(bytes), _) => {
+                Some(PlanError::bounds("kv bytes per token", bytes as f64, (0.0, 1e9), "")?)
+            }
+            (None, Some(machine)) => Some(machine.model.kv(None)?.bytes_per_token().get()),
+            (None, None) => None,
+        };
+        match (bytes, bandwidth) {
+            (None, Some(_)) => {
+                let problem =
+                    "the step time names no model: give the KV bytes of a token too".to_owned();
+                Err(PlanError::Input { input: "kv bandwidth", problem })
+            }
+            (bytes, bandwidth) => {
+                Ok(bytes.map(|bytes_per_token| Link { bytes_per_token, bandwidth }))
+            }
+        }
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.answer.request.simulate && !self.goals.is_empty()
+    }
+
     fn model(&self, mix: Mix) -> Model<'_> {
         let step_time: &dyn StepTime = &*self.parts.step_time;
         Model { mix, scheduler: &self.parts.scheduler, step_time }
     }
 
+    /// Who sends, where every step is longer by a factor: on a clock that is slower by it.
+    fn senders(&self, slower: f64) -> Senders {
+        match self.answer.request.load {
+            LoadSpec::Thinking { users, think_s } => {
+                Senders::Closed { users: users as f64, think_s: think_s / slower }
+            }
+            _ => Senders::Open(self.answer.load.rate_per_s * slower),
+        }
+    }
+
+    /// The goals on that clock.
+    fn goals(&self, slower: f64) -> Result<Vec<Goal>, PlanError> {
+        self.goals.iter().map(|g| g.times(1.0 / slower)).collect()
+    }
+
+    /// Whether a goal limits what waits are part of.
+    fn limits_waits(&self) -> bool {
+        let waits = |g: &Goal| [Latency::Ttft, Latency::E2e].iter().any(|l| g.limit(*l).is_some());
+        self.goals.iter().any(waits)
+    }
+
+    fn demand<'b>(&self, slower: f64, goals: &'b [Goal]) -> Demand<'b> {
+        Demand {
+            senders: self.senders(slower),
+            gap_cv: self.answer.load.gap_cv,
+            kv_tokens: self.parts.scheduler.kv_tokens(),
+            goals,
+        }
+    }
+
+    /// The bounds of a replica and the replicas by closed form and queueing, on that clock.
+    fn by_theory(&self, mix: Mix, slower: f64) -> Result<(Bounds, Vec<ByMethod>), PlanError> {
+        let goals = self.goals(slower)?;
+        let (model, demand) = (self.model(mix), self.demand(slower, &goals));
+        let bounds = bounds(&model, strictest(&goals, Latency::Tpot).map(|(limit, _)| limit));
+        if bounds.least_per_s <= 0.0 {
+            return Ok((bounds, Vec::new()));
+        }
+        let borne =
+            |n| demand.senders.each(&model, n).is_some_and(|each| each <= bounds.least_per_s);
+        let mut methods = vec![ByMethod { method: Method::ClosedForm, replicas: least(borne) }];
+        let few = |senders| !matches!(senders, Senders::Closed { users, .. } if MOST_USERS < users);
+        if self.limits_waits() && few(demand.senders) {
+            for (method, queues) in
+                [(Method::QueueingPooled, Queues::Pooled), (Method::QueueingSplit, Queues::Split)]
+            {
+                let replicas = least(|n| keeps(&model, &demand, n, queues));
+                methods.push(ByMethod { method, replicas });
+            }
+        }
+        Ok((bounds, methods))
+    }
+
     /// What theory says, without a simulation.
     fn closed_forms(&mut self, mix: Mix) -> Result<(), PlanError> {
         let tpot = strictest(&self.goals, Latency::Tpot).map(|(limit, _)| limit);
+        let (bounds, methods) = self.by_theory(mix, 1.0)?;
         let model = self.model(mix);
-        let bounds = bounds(&model, tpot);
         if bounds.least_per_s <= 0.0 {
             let alone = model.at(0.0).map_or(f64::INFINITY, |p| p.tpot_s);
             return Err(PlanError::Contradiction(match (bounds.binding, tpot) {
@@ -743,27 +1012,18 @@ impl Planner<'_> {
                 _ => "one request is more than a replica bears".to_owned(),
             }));
         }
-        let rate = self.answer.load.rate_per_s;
-        let closed = least(|n| rate <= n as f64 * bounds.least_per_s);
-        let demand = Demand {
-            rate,
-            gap_cv: self.answer.load.gap_cv,
-            kv_tokens: self.parts.scheduler.kv_tokens(),
-            goals: &self.goals,
-        };
-        let mut methods = vec![ByMethod { method: Method::ClosedForm, replicas: closed }];
-        let mut sensitivity = Vec::new();
-        let waits = self
-            .goals
-            .iter()
-            .any(|g| g.limit(Latency::Ttft).is_some() || g.limit(Latency::E2e).is_some());
-        if waits {
-            for (method, queues) in
-                [(Method::QueueingPooled, Queues::Pooled), (Method::QueueingSplit, Queues::Split)]
-            {
-                let replicas = least(|n| keeps(&model, &demand, n, queues));
-                methods.push(ByMethod { method, replicas });
+        let demand = self.demand(1.0, &self.goals);
+        // The most that users ever send is what they send to replicas that are all but idle.
+        let rate = match demand.senders {
+            Senders::Open(rate) => rate,
+            Senders::Closed { users, think_s } => {
+                let service = model.at(0.0).map_or(0.0, |p| p.service_s);
+                interactive_throughput(users, service, think_s)?
             }
+        };
+        let mut sensitivity = Vec::new();
+        let waits = self.limits_waits();
+        if waits && matches!(demand.senders, Senders::Open(_)) {
             let bursts = Demand { gap_cv: BURST_CV.max(demand.gap_cv), ..demand };
             sensitivity.push(Sensitivity {
                 case: format!("gaps with a CV of {}", shown(bursts.gap_cv)),
@@ -771,12 +1031,11 @@ impl Planner<'_> {
                 replicas: least(|n| keeps(&model, &bursts, n, Queues::Split)),
             });
         }
-        let pools = self
-            .answer
-            .request
-            .disagg
-            .then(|| pools(&model, &self.sample, &demand, &self.goals))
-            .flatten();
+        let pools = if self.answer.request.disagg {
+            pools(&model, &self.sample, rate, &self.goals, self.link()?)
+        } else {
+            None
+        };
         let mut hours = None;
         if let Requests::Trace(trace) = self.requests {
             let each = if waits {
@@ -786,11 +1045,19 @@ impl Planner<'_> {
             };
             hours = replica_hours(trace, WINDOW_S, each)?;
         }
+        let answer = |methods: &[ByMethod]| methods.iter().rev().find_map(|m| m.replicas);
+        let error = self.answer.model_error;
+        let mut band = None;
+        if 0.0 < error && !self.is_simulated() {
+            let at = |slower| self.by_theory(mix, slower).map(|(_, methods)| answer(&methods));
+            band = Some((at(1.0 / (1.0 + error))?, at(1.0 + error)?));
+        }
         self.answer.bounds = Some(bounds);
         self.answer.methods = methods;
         self.answer.sensitivity = sensitivity;
         self.answer.pools = pools;
         self.answer.hours = hours;
+        self.answer.band = band;
         Ok(())
     }
 
@@ -801,23 +1068,22 @@ impl Planner<'_> {
             request.router.parse().map_err(|e| PlanError::input("router", &e))?;
         let guess = self.answer.methods.iter().rev().find_map(|m| m.replicas).unwrap_or(1);
         let mut requests = self.requests.clone();
-        if let Requests::Drawn(spec) = &mut requests {
-            let (least, times, most) = RUN;
-            let in_flight = self.in_flight(guess);
-            // Between the two constants.
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let own = (times * in_flight).clamp(least, most) as u64;
-            spec.requests = request.requests.unwrap_or(own);
-            if spec.requests < 100 {
-                let value = spec.requests as f64;
-                return Err(PlanError::Bounds {
-                    input: "requests",
-                    above: 99.0,
-                    most: 4e9,
-                    unit: "",
-                    value,
-                });
-            }
+        let (least, times, most) = RUN;
+        // Between the two constants.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let own = |n: f64| n.clamp(least, most) as u64;
+        let own = match &requests {
+            Requests::Users { closed, .. } => own((TURNS * closed.users) as f64),
+            _ => own(times * self.in_flight(guess)),
+        };
+        let asked = match &mut requests {
+            Requests::Drawn(spec) => Some(&mut spec.requests),
+            Requests::Users { closed, .. } => Some(&mut closed.requests),
+            Requests::Trace(_) => None,
+        };
+        if let Some(requests) = asked {
+            *requests = request.requests.unwrap_or(own);
+            PlanError::bounds("requests", *requests as f64, REQUESTS, "")?;
         }
         let error = self.answer.model_error;
         let search = |slower: f64, requests: &Requests<'_>, guess: u64| {
@@ -876,11 +1142,15 @@ impl Planner<'_> {
             return Err(PlanError::Input { input: "autoscale delay", problem });
         };
         let rule = Autoscaler {
-            interval_s: LOOK_S,
+            interval_s: self.answer.request.autoscale_interval_s.unwrap_or(LOOK_S),
             delay_s,
-            queue_per_replica: signal.queue_per_replica,
+            queue_per_replica: self
+                .answer
+                .request
+                .autoscale_queue
+                .unwrap_or(signal.queue_per_replica),
             rate_per_replica: hours.rate_per_replica,
-            settle_s: SETTLE_S,
+            settle_s: self.answer.request.autoscale_settle_s.unwrap_or(SETTLE_S),
             least: hours.mean_replicas.max(1),
             most: MOST_REPLICAS,
         };
@@ -912,10 +1182,27 @@ impl Planner<'_> {
         }
     }
 
-    /// Requests in flight over all replicas.
+    /// The rate of each of so many replicas.
+    fn each(&self, replicas: u64) -> f64 {
+        let (Some(mix), Some(bounds)) = (self.answer.mix, self.answer.bounds) else { return 0.0 };
+        let (model, demand) = (self.model(mix), self.demand(1.0, &self.goals));
+        match demand.senders {
+            Senders::Open(rate) => rate / replicas as f64,
+            Senders::Closed { users, .. } if users <= MOST_USERS => {
+                let known = queue(&model, &demand, replicas, Queues::Pooled);
+                known.map_or(0.0, |(at, _)| at.rate_per_s)
+            }
+            // Whom there is no seat for waits, and sends nothing meanwhile.
+            Senders::Closed { .. } => {
+                let each = demand.senders.each(&model, replicas);
+                each.unwrap_or(f64::INFINITY).min(bounds.capacity_per_s())
+            }
+        }
+    }
+
+    /// Requests in flight over all replicas, waits left out.
     fn in_flight(&self, replicas: u64) -> f64 {
-        let rate = self.answer.load.rate_per_s;
-        let at = self.answer.mix.and_then(|mix| self.model(mix).at(rate / replicas as f64));
+        let at = self.answer.mix.and_then(|mix| self.model(mix).at(self.each(replicas)));
         at.map_or(0.0, |p| p.in_flight * replicas as f64)
     }
 
@@ -923,13 +1210,26 @@ impl Planner<'_> {
     fn conclude(&mut self, mix: Mix) -> Result<(), PlanError> {
         let replicas = self.answer.methods.iter().rev().find_map(|m| m.replicas);
         let mut reasons = Vec::new();
-        let rate = self.answer.load.rate_per_s;
         let Some(n) = replicas else {
             return Err(PlanError::Contradiction(format!(
                 "no number of replicas up to {MOST_REPLICAS} keeps the SLOs, by any method"
             )));
         };
-        let point = self.model(mix).at(rate / n as f64);
+        let each = self.each(n);
+        let point = self.model(mix).at(each);
+        if let LoadSpec::Thinking { users, think_s } = self.answer.request.load {
+            let rate = n as f64 * each;
+            let response = interactive_response(users as f64, rate, think_s)?;
+            let load = &mut self.answer.load;
+            load.rate_per_s = rate;
+            load.response_s = Some(response);
+            load.in_flight = Some(little_l(rate, response)?);
+            load.basis = format!(
+                "{users} users who think {} s and wait {} s for the answer (closed loop)",
+                shown(think_s),
+                metrics_core::format::significant(response, 3)
+            );
+        }
         if let Some(found) = &self.answer.simulation
             && !found.decided
         {
@@ -939,16 +1239,28 @@ impl Planner<'_> {
             ));
         }
         if let Some(bounds) = self.answer.bounds {
-            let load = rate / (n as f64 * bounds.capacity_per_s());
+            let load = each / bounds.capacity_per_s();
             let error = self.answer.model_error;
-            if load < 1.0 && 1.0 <= load * (1.0 + error) {
+            // A closed loop has no saturation: it waits.
+            let is_open = self.answer.load.model == LoadModel::Open;
+            if is_open && load < 1.0 && 1.0 <= load * (1.0 + error) {
                 reasons.push(format!(
-                    "the load is {} of what {n} replicas bear, and the step time may be off by {}: that straddles saturation",
+                    "the load is {} of what {} can bear, and the step time may be off by {}: that straddles saturation",
                     metrics_core::format::percent(load),
+                    metrics_core::format::things(n, "replica"),
                     metrics_core::format::percent(error)
                 ));
             }
             self.answer.utilization = Some(load).filter(|l| l.is_finite());
+        }
+        if let Some((shorter, longer)) = self.answer.band.filter(|(a, b)| a != b) {
+            let number = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
+            reasons.push(format!(
+                "the step time may be off by {}: replicas {} if steps are so much shorter, {} if they are longer",
+                metrics_core::format::percent(self.answer.model_error),
+                number(shorter),
+                number(longer)
+            ));
         }
         let ttft = strictest(&self.goals, Latency::Ttft).map(|(limit, _)| limit);
         self.answer.signal =

@@ -232,10 +232,11 @@ impl Observed for Served {
 }
 
 /// Requests that are submitted at once.
-const AHEAD: usize = 256;
+const AHEAD: usize = 128;
 
 /// Runs a workload on a server and shows whoever is over to `each`, until that says to stop;
-/// whether the workload was run to its end.
+/// whether the workload was run to its end. Now and then `pause` sees the server at an instant, and
+/// may say to stop too.
 ///
 /// # Errors
 ///
@@ -245,6 +246,7 @@ pub fn serve<S: Server + ?Sized>(
     workload: &Workload,
     observer: &mut dyn Observer,
     mut each: impl FnMut(&Served) -> bool,
+    mut pause: impl FnMut(&S, Ticks) -> bool,
 ) -> Result<bool, SimError> {
     let mut over = Vec::new();
     let mut jobs = workload.requests().iter().enumerate().map(|(i, r)| Job::of(i, r));
@@ -268,8 +270,9 @@ pub fn serve<S: Server + ?Sized>(
                 return Ok(false);
             }
         }
-        if last.is_none() {
-            return Ok(true);
+        let Some(now) = last else { return Ok(true) };
+        if !pause(server, now) {
+            return Ok(false);
         }
     }
 }

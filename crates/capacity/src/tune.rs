@@ -3,11 +3,13 @@
 //! Every setting is simulated with the same requests. Two things make a large grid cheap and change
 //! no answer:
 //!
-//! - A setting whose misses are already too many for a target is not run to its end.
+//! - A setting whose misses are already too many for a target is not run to its end. Who waits for
+//!   longer than a limit is a miss already.
 //! - A limit that a run never reached did nothing: with a batch that never held more than 90
 //!   requests, every `max_num_seqs` above 90 is the same run, step by step, and so it is with the
 //!   token budget. Such settings are simulated once.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -16,16 +18,17 @@ use metrics_core::table::Observed;
 use rayon::prelude::*;
 use sched_sim::history::{Observer, Stretch};
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::{MeanWork, StepTime, Workload};
+use sched_sim::{MeanWork, Server, StepTime, Ticks, Workload};
 use serde::{Deserialize, Serialize};
 use serving_io::engine::EngineOptions;
+use serving_io::machine::Machine;
 use serving_io::scenario::StepTimeSource;
 
 use crate::error::{PlanError, Result};
 use crate::goals::{Goal, check_agreement, goals};
 use crate::plan::mix::Mix;
-use crate::plan::{check_fit, scheduler};
-use crate::replica::{Scheduler, SharedStepTime, serve, step_time};
+use crate::plan::{check_fit, scheduler_on};
+use crate::replica::{Scheduler, Served, SharedStepTime, machine, serve, step_time};
 
 /// The version of [`TuneAnswer`]'s fields.
 pub const SCHEMA_VERSION: u64 = 1;
@@ -40,8 +43,12 @@ pub struct Setting {
     pub max_num_seqs: Option<u64>,
     /// Most prompt tokens of a request in a step, for policies with a chunk.
     pub chunk: Option<u64>,
-    /// Options under vLLM's names.
+    /// Options under vLLM's names; of the others, some know `num_kv_blocks`, `block_size` and
+    /// `max_num_batched_tokens`.
     pub engine: Vec<(String, String)>,
+    /// Who is next in the queue, `fcfs`, `sjf` or `priority`; for policies other than vllm-v1.
+    #[serde(default)]
+    pub order: Option<String>,
 }
 
 /// What is to be tuned. Texts are in the grammar of the command line.
@@ -142,56 +149,70 @@ impl Observer for Peaks {
 
 /// A run that stands for all settings whose limits it did not reach either.
 struct Known {
-    scheduler: Scheduler,
+    seqs: u64,
+    tokens: u64,
     peaks: Peaks,
     outcome: Outcome,
 }
 
-/// The scheduler without the two limits that may be idle, and those.
-fn limits(scheduler: &Scheduler) -> (Scheduler, u64, Option<u64>) {
-    match scheduler {
-        Scheduler::Named(_) => (scheduler.clone(), scheduler.max_num_seqs(), None),
-        Scheduler::VllmV1(config) => {
-            let mut rest: VllmConfig = (**config).clone();
-            (rest.max_num_seqs, rest.max_num_batched_tokens) = (0, 0);
-            let (seqs, tokens) = (config.max_num_seqs, config.max_num_batched_tokens);
-            (Scheduler::VllmV1(Box::new(rest)), seqs, Some(tokens))
+impl Known {
+    /// Whether a run under other limits is this one, step by step; `plain`: whether a limit that is
+    /// not reached does nothing.
+    fn is_run_of(&self, seqs: u64, tokens: u64, plain: bool) -> bool {
+        let idle = |mine: u64, theirs: u64, peak: u64| {
+            mine == theirs || (plain && peak < mine && peak < theirs)
+        };
+        idle(self.seqs, seqs, self.peaks.running) && idle(self.tokens, tokens, self.peaks.tokens)
+    }
+}
+
+/// A scheduler as far as runs are shared: without the two limits that may be idle, those, and whether
+/// a limit that is not reached does nothing.
+struct Split {
+    rest: Scheduler,
+    seqs: u64,
+    tokens: u64,
+    plain: bool,
+}
+
+impl Split {
+    fn of(scheduler: &Scheduler) -> Self {
+        let seqs = scheduler.max_num_seqs();
+        match scheduler {
+            Scheduler::Named(p) => {
+                let rest = Scheduler::Named(p.with(0, scheduler.chunk()));
+                Self { rest, seqs, tokens: 0, plain: p.limits_only() }
+            }
+            Scheduler::VllmV1(config) => {
+                let mut rest: VllmConfig = (**config).clone();
+                (rest.max_num_seqs, rest.max_num_batched_tokens) = (0, 0);
+                // The others take the token budget or the batch into account in other ways too.
+                let plain = config.enable_chunked_prefill
+                    && !config.long_prefill_token_threshold_adaptive
+                    && config.max_num_active_seqs.is_none()
+                    && config.max_num_scheduled_tokens.is_none();
+                let tokens = config.max_num_batched_tokens;
+                Self { rest: Scheduler::VllmV1(Box::new(rest)), seqs, tokens, plain }
+            }
         }
     }
 }
 
-impl Known {
-    /// Whether a run under another scheduler is this one, step by step.
-    fn is_run_of(&self, other: &Scheduler) -> bool {
-        let idle =
-            |mine: u64, theirs: u64, peak: u64| mine == theirs || (peak < mine && peak < theirs);
-        match (&self.scheduler, other) {
-            (Scheduler::Named(a), Scheduler::Named(b)) => {
-                let (mine, theirs) = (self.scheduler.max_num_seqs(), other.max_num_seqs());
-                let alike = a.with(theirs, self.scheduler.chunk()) == b.with(theirs, other.chunk());
-                alike
-                    && (mine == theirs
-                        || (a.limits_only() && idle(mine, theirs, self.peaks.running)))
-            }
-            (Scheduler::VllmV1(a), Scheduler::VllmV1(_)) => {
-                let (mine, seqs, tokens) = limits(&self.scheduler);
-                let (theirs, other_seqs, other_tokens) = limits(other);
-                // These take the token budget or the batch into account in other ways too.
-                let plain = a.enable_chunked_prefill
-                    && !a.long_prefill_token_threshold_adaptive
-                    && a.max_num_active_seqs.is_none()
-                    && a.max_num_scheduled_tokens.is_none();
-                let tokens = tokens.unwrap_or(0);
-                let other_tokens = other_tokens.unwrap_or(0);
-                mine == theirs
-                    && if plain {
-                        idle(seqs, other_seqs, self.peaks.running)
-                            && idle(tokens, other_tokens, self.peaks.tokens)
-                    } else {
-                        seqs == other_seqs && tokens == other_tokens
-                    }
-            }
-            _ => false,
+/// The runs so far, by what their schedulers have in common beside the two limits.
+#[derive(Default)]
+struct Runs(Vec<(Scheduler, Vec<Known>)>);
+
+impl Runs {
+    fn find(&self, of: &Split) -> Option<&Known> {
+        let (_, alike) = self.0.iter().find(|(rest, _)| *rest == of.rest)?;
+        alike.iter().find(|k| k.is_run_of(of.seqs, of.tokens, of.plain))
+    }
+
+    fn add(&mut self, of: Split, peaks: Peaks, outcome: Outcome) {
+        let known = Known { seqs: of.seqs, tokens: of.tokens, peaks, outcome };
+        match self.0.iter_mut().find(|(rest, _)| *rest == of.rest) {
+            Some((_, alike)) => alike.push(known),
+            None => self.0.push((of.rest, vec![known])),
         }
     }
 }
@@ -202,23 +223,29 @@ struct Tuner<'a> {
     workload: &'a Workload,
     goals: Vec<Goal>,
     step_time: SharedStepTime,
-    source: StepTimeSource,
     longest_prompt: u64,
     mix: Mix,
-    known: Mutex<Vec<Known>>,
+    known: Mutex<Runs>,
 }
 
 /// The scheduler of a setting.
 fn resolve(
     setting: &Setting,
-    source: &StepTimeSource,
+    machine: Option<&Machine>,
     longest_prompt: u64,
 ) -> Result<Scheduler, PlanError> {
     let mut engine = EngineOptions::default();
     for (name, value) in &setting.engine {
         engine.set(name, value)?;
     }
-    let found = scheduler(&setting.policy, setting.max_num_seqs, setting.chunk, engine, source)?;
+    let found = scheduler_on(
+        &setting.policy,
+        setting.max_num_seqs,
+        setting.chunk,
+        engine,
+        setting.order.as_deref(),
+        machine,
+    )?;
     // A limit that no prompt reaches is none.
     Ok(match found.0 {
         Scheduler::Named(p) if p.limits_only() => {
@@ -237,17 +264,18 @@ fn resolve(
 }
 
 impl Tuner<'_> {
-    fn outcome(&self, setting: &Setting) -> Result<Outcome, PlanError> {
+    fn outcome(&self, resolved: &Result<Scheduler, PlanError>) -> Result<Outcome, PlanError> {
         let refused = |e: &PlanError| Outcome::Refused { reason: e.to_string() };
-        let scheduler = match resolve(setting, &self.source, self.longest_prompt) {
+        let scheduler = match resolved {
             Ok(scheduler) => scheduler,
-            Err(e) => return Ok(refused(&e)),
+            Err(e) => return Ok(refused(e)),
         };
-        if let Err(e) = check_fit(&scheduler, &self.mix) {
+        if let Err(e) = check_fit(scheduler, &self.mix) {
             return Ok(refused(&e));
         }
+        let split = Split::of(scheduler);
         let known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(known) = known.iter().find(|k| k.is_run_of(&scheduler)) {
+        if let Some(known) = known.find(&split) {
             return Ok(known.outcome.clone());
         }
         drop(known);
@@ -257,39 +285,62 @@ impl Tuner<'_> {
         };
         let (outcome, peaks) = self.run(&mut server)?;
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        known.push(Known { scheduler, peaks, outcome: outcome.clone() });
+        known.add(split, peaks, outcome.clone());
         Ok(outcome)
     }
 
     /// Runs the workload, to its end or until a goal is out of reach.
-    fn run(&self, server: &mut dyn sched_sim::Server) -> Result<(Outcome, Peaks), PlanError> {
+    fn run<S: Server>(&self, server: &mut S) -> Result<(Outcome, Peaks), PlanError> {
         let total = self.workload.len();
         // The target's share of the requests is so many; the others may miss.
         let needed: Vec<usize> = self.goals.iter().map(|g| needed(g.target, total)).collect();
-        let mut met = vec![0_usize; self.goals.len()];
         let mut values: Vec<Vec<Vec<f64>>> =
             self.goals.iter().map(|g| vec![Vec::new(); limited(g).len()]).collect();
-        let (mut over, mut lost, mut peaks) = (0, None, Peaks::default());
-        serve(server, self.workload, &mut peaks, |served| {
-            over += 1;
+        let latencies: Vec<Vec<Latency>> = self.goals.iter().map(limited).collect();
+        let (over, lost, mut peaks) = (Cell::new(0_usize), Cell::new(None), Peaks::default());
+        let missed = RefCell::new(vec![0_usize; self.goals.len()]);
+        let goes_on = || lost.get().is_none() || self.request.run_to_the_end;
+        let each = |served: &Served| {
+            over.set(over.get() + 1);
+            let mut missed = missed.borrow_mut();
             for (i, goal) in self.goals.iter().enumerate() {
-                if goal.is_met_by(served) {
-                    met[i] += 1;
-                } else if total < over - met[i] + needed[i] && lost.is_none() {
-                    lost = Some((i, over));
+                if !goal.is_met_by(served) {
+                    missed[i] += 1;
+                    if total < missed[i] + needed[i] && lost.get().is_none() {
+                        lost.set(Some((i, over.get())));
+                    }
                 }
-                for (latency, values) in limited(goal).into_iter().zip(&mut values[i]) {
+                for (latency, values) in latencies[i].iter().zip(&mut values[i]) {
                     values.extend(latency.of(served).filter(|_| {
                         served.outcome() == metrics_core::timeline::Outcome::Completed
                     }));
                 }
             }
-            lost.is_none() || self.request.run_to_the_end
-        })?;
+            goes_on()
+        };
+        let pause = |server: &S, now: Ticks| {
+            let (load, missed) = (server.load(), missed.borrow());
+            let spare = |i: usize| (total - needed[i]).saturating_sub(missed[i]);
+            let is_near = |i: usize| (spare(i) as u64) < load.waiting + load.running;
+            if self.request.run_to_the_end || !(0..needed.len()).any(is_near) {
+                return true;
+            }
+            let inside = server.inside();
+            for (i, goal) in self.goals.iter().enumerate() {
+                let late = inside.iter().filter(|r| goal.is_lost_for(r, now)).count();
+                if spare(i) < late && lost.get().is_none() {
+                    lost.set(Some((i, over.get())));
+                }
+            }
+            goes_on()
+        };
+        serve(server, self.workload, &mut peaks, each, pause)?;
+        let lost = lost.get();
         if let Some((goal, after)) = lost.filter(|_| !self.request.run_to_the_end) {
             return Ok((Outcome::Stopped { goal, after_requests: after as u64 }, peaks));
         }
-        let shares = met.iter().map(|&n| n as f64 / total as f64).collect();
+        let missed = missed.into_inner();
+        let shares = missed.iter().map(|&n| (total - n) as f64 / total as f64).collect();
         let values_s = values
             .into_iter()
             .zip(needed)
@@ -355,16 +406,20 @@ pub fn tune(
         workload,
         goals,
         step_time: step_time(&source)?,
-        source,
         longest_prompt,
         mix,
-        known: Mutex::new(Vec::new()),
+        known: Mutex::new(Runs::default()),
     };
+    let machine = machine(&source);
+    let resolved: Vec<Result<Scheduler, PlanError>> = request
+        .settings
+        .par_iter()
+        .map(|setting| resolve(setting, machine.as_ref(), longest_prompt))
+        .collect();
     // Large limits first: theirs are the runs that stand for others.
     let mut order: Vec<usize> = (0..request.settings.len()).collect();
     let size = |i: &usize| {
-        let resolved = request.settings.get(*i);
-        let resolved = resolved.and_then(|s| resolve(s, &tuner.source, longest_prompt).ok());
+        let resolved = resolved.get(*i).and_then(|s| s.as_ref().ok());
         resolved.map(|s| (s.max_num_seqs(), s.token_budget()))
     };
     order.sort_by_cached_key(|i| (std::cmp::Reverse(size(i)), *i));
@@ -375,10 +430,10 @@ pub fn tune(
             if let Some(outcome) = known.get(&i) {
                 return Ok((i, outcome.clone()));
             }
-            let Some(setting) = request.settings.get(i) else {
+            let Some(resolved) = resolved.get(i) else {
                 return Err(PlanError::Contradiction(format!("no setting {i}")));
             };
-            let outcome = tuner.outcome(setting)?;
+            let outcome = tuner.outcome(resolved)?;
             done(i, &outcome);
             Ok((i, outcome))
         })
@@ -390,8 +445,11 @@ pub fn tune(
     let mut settings: Vec<Tuned> = request
         .settings
         .iter()
+        .zip(&resolved)
         .zip(outcomes)
-        .map(|(setting, (_, outcome))| tuner.tuned(setting, outcome, &mut chunks))
+        .map(|((setting, resolved), (_, outcome))| {
+            tuner.tuned(setting, resolved.as_ref().ok(), outcome, &mut chunks)
+        })
         .collect();
     mark_front(&mut settings);
     let best = (0..settings.len()).filter(|i| settings[*i].keeps).max_by(|a, b| {
@@ -413,10 +471,10 @@ impl Tuner<'_> {
     fn tuned(
         &self,
         setting: &Setting,
+        resolved: Option<&Scheduler>,
         outcome: Outcome,
         chunks: &mut BTreeMap<u64, Option<f64>>,
     ) -> Tuned {
-        let resolved = resolve(setting, &self.source, self.longest_prompt).ok();
         let (keeps, slack) = match &outcome {
             Outcome::Run { shares, values_s } => {
                 let keeps = self.goals.iter().zip(shares).all(|(g, share)| g.target <= *share);
@@ -436,12 +494,12 @@ impl Tuner<'_> {
             keeps,
             slack,
             on_front: false,
-            itl_bound_s: resolved.as_ref().map(|s| self.longest_step(s)),
-            steps_per_prompt: resolved.as_ref().and_then(|s| {
+            itl_bound_s: resolved.map(|s| self.longest_step(s)),
+            steps_per_prompt: resolved.and_then(|s| {
                 let of = |chunk| Mix::of(self.workload, chunk).ok().map(|m| m.chunks_mean);
                 *chunks.entry(s.chunk()).or_insert_with(|| of(s.chunk()))
             }),
-            flags: resolved.as_ref().and_then(|s| flags(s, setting)),
+            flags: resolved.and_then(|s| flags(s, setting)),
         }
     }
 

@@ -8,7 +8,7 @@ fn request(price_per_h: f64, output_tokens_per_s: f64) -> CostRequest {
     CostRequest { price_per_h, output_tokens_per_s, ..CostRequest::default() }
 }
 
-/// gmicloud.ai: 2.00 an hour at 85, 120 and 400 tokens a second.
+/// K065, K067 and K068, gmicloud.ai: 2.00 an hour at 85, 120 and 400 tokens a second.
 /// 2 / (85 * 3600) * 10^6 = 6.536, and so on.
 #[test]
 fn published_costs_of_gmicloud_are_met() {
@@ -19,7 +19,7 @@ fn published_costs_of_gmicloud_are_met() {
     }
 }
 
-/// peakinfer.com: 2.50 an hour at 50 tokens a second is said to be 0.14 per million; the formula of
+/// K064, peakinfer.com: 2.50 an hour at 50 tokens a second is said to be 0.14 per million; the formula of
 /// the page gives 2.5 / 180,000 * 10^6 = 13.89, a hundred times as much.
 #[test]
 fn the_published_cost_that_is_a_hundred_times_too_low_is_flagged() {
@@ -83,14 +83,17 @@ fn the_break_even_is_where_both_cost_the_same() {
 #[test]
 fn what_costs_nothing_or_cannot_be_is_refused() {
     let said = |r: &CostRequest| cost(r).unwrap_err().to_string();
-    assert_eq!(said(&request(0.0, 50.0)), "price must be above 0 and at most 1000000/h, got 0");
+    assert_eq!(
+        said(&request(0.0, 50.0)),
+        "price must be above 0.0001 and at most 1000000/h, got 0"
+    );
     assert_eq!(
         said(&request(1e9, 50.0)),
-        "price must be above 0 and at most 1000000/h, got 1000000000"
+        "price must be above 0.0001 and at most 1000000/h, got 1000000000"
     );
     assert_eq!(
         said(&request(f64::NAN, 50.0)),
-        "price must be above 0 and at most 1000000/h, got NaN"
+        "price must be above 0.0001 and at most 1000000/h, got NaN"
     );
     assert!(said(&request(2.0, 0.0)).starts_with("output rate must be above 0"));
     let over = CostRequest { utilization: Some(1.5), ..request(2.0, 50.0) };

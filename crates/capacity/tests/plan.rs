@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 
-use capacity::plan::{LoadSpec, Method, PlanAnswer, PlanRequest, Verdict, plan};
+use capacity::plan::{LoadModel, LoadSpec, Method, PlanAnswer, PlanRequest, Verdict, plan};
 use metrics_core::slo::SloSet;
 use metrics_core::table::Observed;
 use queueing::plan::{Target, min_servers};
-use queueing::{Mmc, WaitDistribution};
+use queueing::{Closed, Mmc, MmcN, WaitDistribution};
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Books, Job, Server};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
@@ -72,6 +72,56 @@ fn one_request_at_a_time_is_erlang_c() {
     assert!(low - 0.005 < within(servers) && within(servers) < high + 0.005, "{probe:?}");
 }
 
+/// One request at a time for users who think: M/M/1//N, whose throughput is that of mean value
+/// analysis, and whose waits the simulated users have. Six of them think 4 s each and take 1.01 s.
+#[test]
+fn users_who_think_are_a_closed_loop() {
+    let (users, think_s, service) = (6, 4.0, 1.01);
+    let asked = PlanRequest {
+        input_tokens: Some("1".to_owned()),
+        output_tokens: Some("geometric:mean=100,max=100000".to_owned()),
+        // On one replica 86 % wait at most 4 s.
+        slo: Some("p80(ttft)<4.02s".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(1),
+        ..PlanRequest::new(LoadSpec::Thinking { users, think_s })
+    };
+    let answer = plan(&asked, None).unwrap();
+    assert_eq!((answer.replicas, answer.load.model), (Some(1), LoadModel::Closed), "{answer:?}");
+    let theory = Closed::new(users, service, think_s).unwrap();
+    let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+    near(answer.load.rate_per_s, theory.throughput());
+    near(answer.load.response_s.unwrap(), theory.w());
+    near(answer.load.in_flight.unwrap(), theory.l());
+    // Open arrivals at the rate of users who need no answer would be more than it bears.
+    assert!(1.0 < users as f64 / (think_s + service) * service);
+    let line = MmcN::new(1.0 / think_s, 1.0 / service, 1, users).unwrap();
+    let goal = &answer.simulation.unwrap().probes[0].goals[0];
+    let within = line.wq_cdf(4.0).unwrap();
+    assert!(goal.low.unwrap() - 0.005 < within && within < goal.high.unwrap() + 0.005, "{goal:?}");
+}
+
+/// Seats are what a closed loop waits for: 32 users who think 1 s, answers of 99 steps of 10 ms after a
+/// step for the prompt and with 4 seats a replica. Without waits each is inside for 1.01 s of 2.01 s, and
+/// 4 seats bear 4 / 1.01 = 3.96/s: 32 / 2.01 = 15.9/s takes five replicas.
+#[test]
+fn a_closed_form_of_users_gives_each_a_seat() {
+    let asked = PlanRequest {
+        input_tokens: Some("1".to_owned()),
+        output_tokens: Some("100".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(4),
+        ..PlanRequest::new(LoadSpec::Thinking { users: 32, think_s: 1.0 })
+    };
+    let answer = plan(&asked, None).unwrap();
+    assert_eq!(replicas(&answer, Method::ClosedForm), Some(5), "{answer:?}");
+    // All seats are taken before that: X = N / (R + Z) holds with the wait in R.
+    let (x, r) = (answer.load.rate_per_s, answer.load.response_s.unwrap());
+    assert!((x * (r + 1.0) - 32.0).abs() < 1e-6 && 1.01 < r && r < 1.3, "{x} {r}");
+}
+
 /// The steady state of an affine step time by hand: steps of 10 ms + 50 us a prompt token, 1,000
 /// prompt tokens and 100 out. A replica at 4/s: t = 10 ms + 4 t · 50 ms = 10 / 0.8 = 12.5 ms; it
 /// keeps up below 1 / 50 ms = 20/s.
@@ -119,6 +169,32 @@ fn a_model_error_that_straddles_saturation_leaves_it_open() {
     assert!(reasons[0].contains("straddles saturation"), "{reasons:?}");
 }
 
+/// A band may straddle two numbers and no saturation: 8 seats at a service of 1.01 s bear 7.92/s. At
+/// 11/s two replicas are 69 % full, and with steps 20 % longer 83 %, where waits are too long.
+#[test]
+fn a_model_error_over_two_numbers_leaves_it_open() {
+    let asked = |model_error, simulate| PlanRequest {
+        input_tokens: Some("1".to_owned()),
+        output_tokens: Some("100".to_owned()),
+        slo: Some("p95(ttft)<500ms".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        model_error: Some(model_error),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(8),
+        simulate,
+        ..rate(11.0)
+    };
+    for simulate in [false, true] {
+        let sure = plan(&asked(0.0, simulate), None).unwrap();
+        assert_eq!((sure.band, sure.verdict), (None, Verdict::Decided));
+        let open = plan(&asked(0.2, simulate), None).unwrap();
+        assert_eq!(open.band, Some((Some(2), Some(3))), "{open:?}");
+        let Verdict::Indeterminate { reasons } = open.verdict else { unreachable!() };
+        let both = "replicas 2 if steps are so much shorter, 3 if they are longer";
+        assert!(reasons.len() == 1 && reasons[0].contains(both), "{reasons:?}");
+    }
+}
+
 fn said(request: &PlanRequest) -> String {
     plan(request, None).unwrap_err().to_string()
 }
@@ -140,6 +216,8 @@ fn what_cannot_be_planned_is_refused() {
     assert!(
         said(&slo("ttft<3s @ 99%, tpot<50ms @ 99%, e2e<2s @ 99%")).contains("above that on E2E")
     );
+    // Half of the requests within 2 s leave the others 3 s for a first token.
+    assert!(plan(&slo("p99(ttft)<3s, p50(e2e)<2s"), None).is_ok());
     assert!(said(&slo("ttft<1s")).starts_with("attainment: `ttft<=1s` says nothing of how many"));
     assert!(said(&slo("tpot<1ms @ 99%")).contains("no number of replicas keeps it"));
     assert!(said(&slo("ttft<1ms @ 99%")).contains("cannot be kept by any number of replicas"));
@@ -188,6 +266,69 @@ fn requests_and_answers_are_serializable() {
         "policy":"vllm-v1","router":"random","simulate":false,"seed":1,"most_seeds":4,
         "confidence":0.95}"#;
     assert_eq!(plan(&serde_json::from_str(short).unwrap(), None).unwrap().load.rate_per_s, 4.0);
+}
+
+/// 1,000 prompt tokens of 100 kB are 100 MB: 0.1 s at 1 GB/s, 0.1 / 100 s of each of the 100 tokens after
+/// the first. At 39/s all of them are 3.9 GB/s, which four replicas send; two compute it: 39 prompts of
+/// 10 + 40 ms a second. A decode step takes 10 ms and 0.1 ms a request: within 15 ms less
+/// that millisecond, 40 seats less than without it.
+#[test]
+fn the_kv_cache_takes_its_time_between_pools() {
+    let asked = |bandwidth, bytes| PlanRequest {
+        input_tokens: Some("1000".to_owned()),
+        output_tokens: Some("101".to_owned()),
+        slo: Some("p99(tpot)<15ms".to_owned()),
+        step_time: Some("base=10ms,prefill=40us/token,decode=100us/request".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(1000),
+        chunk: Some(1000),
+        simulate: false,
+        disagg: true,
+        kv_bytes_per_token: bytes,
+        kv_bandwidth_bytes_per_s: bandwidth,
+        ..rate(39.0)
+    };
+    let free = plan(&asked(None, None), None).unwrap().pools.unwrap();
+    assert_eq!((free.prefill_replicas, free.transfer), (Some(2), None));
+    let pools = plan(&asked(Some(1e9), Some(100_000)), None).unwrap().pools.unwrap();
+    let t = pools.transfer.unwrap();
+    assert_eq!((t.prompt_bytes, t.required_bytes_per_s), (1e8, 3.9e9));
+    let near = |got: Option<f64>, want: f64| assert!((got.unwrap() / want - 1.0).abs() < 1e-9);
+    near(t.transfer_s, 0.1);
+    near(t.tpot_s, 0.001);
+    assert_eq!(pools.prefill_replicas, Some(4));
+    // 50 decodes a step of 15 ms, 40 of 14 ms, at 101 tokens a request.
+    let decodes = |p: &capacity::plan::disagg::Pools, tpot: f64| p.decode_rate_per_s * 101.0 * tpot;
+    assert!((decodes(&free, 0.015) - 50.0).abs() < 1.0, "{free:?}");
+    assert!((decodes(&pools, 0.014) - 40.0).abs() < 1.0, "{pools:?}");
+    assert!(
+        said(&asked(Some(1e9), None)).starts_with("kv bandwidth: the step time names no model")
+    );
+    let alone = PlanRequest { disagg: false, ..asked(Some(1e9), None) };
+    assert!(said(&alone).starts_with("kv bandwidth: has no effect"));
+}
+
+/// Two replicas of 2.50 an hour at 10/s of 100 tokens out and 900 in: 5 / 3.6 million is 1.39 a million out,
+/// and a tenth of it for all.
+#[test]
+fn replicas_have_a_price() {
+    let asked = |price| PlanRequest {
+        input_tokens: Some("900".to_owned()),
+        output_tokens: Some("100".to_owned()),
+        step_time: Some("base=10ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(8),
+        price_per_h: Some(price),
+        ..rate(10.0)
+    };
+    let answer = plan(&asked(2.5), None).unwrap();
+    assert_eq!(answer.replicas, Some(2));
+    let cost = answer.cost.unwrap();
+    assert_eq!((cost.per_h, cost.per_day), (5.0, 120.0));
+    assert!((cost.per_million_output.unwrap() - 5.0 / 3.6).abs() < 1e-9);
+    assert!((cost.per_million_tokens.unwrap() - 0.5 / 3.6).abs() < 1e-9);
+    assert_eq!(answer.cost_finding().unwrap().check.id, "W34");
+    assert_eq!(said(&asked(0.0)), "price must be above 0.0001 and at most 1000000/h, got 0");
 }
 
 /// Steps of 20 ms with 8 seats: a burst of arrivals in one minute out of two.
@@ -246,6 +387,39 @@ fn an_autoscaler_follows_after_its_delay() {
     assert!(3 <= fast.most_replicas && 0 < fast.stopped, "{fast:?}");
     // Fewer hours than its most replicas would take all the time.
     assert!(fast.replica_hours < fast.most_replicas as f64 * 0.6, "{fast:?}");
+}
+
+/// The rule that is tried is the plan's own, or the one that was asked for.
+#[test]
+fn the_rule_of_the_autoscaler_can_be_given() {
+    let at = |i: u64| WorkloadRequest::new(i, Ticks::from_nanoseconds(i * 500_000_000), 1, 9);
+    let workload = Workload::new((0..1200).map(at).collect()).unwrap();
+    let own = PlanRequest {
+        slo: Some("p90(ttft)<3s".to_owned()),
+        step_time: Some("base=100ms".to_owned()),
+        policy: "decode-first".to_owned(),
+        max_num_seqs: Some(1),
+        autoscale_delay_s: Some(60.0),
+        ..PlanRequest::new(LoadSpec::Trace)
+    };
+    let rule =
+        |asked: &PlanRequest| plan(asked, Some(&workload)).unwrap().backtest.unwrap().autoscaler;
+    let given = PlanRequest {
+        autoscale_queue: Some(7.0),
+        autoscale_interval_s: Some(5.0),
+        autoscale_settle_s: Some(120.0),
+        ..own.clone()
+    };
+    let (of_plan, asked) = (rule(&own), rule(&given));
+    assert_eq!((of_plan.interval_s, of_plan.settle_s), (15.0, 300.0));
+    assert!(of_plan.queue_per_replica < 3.0, "{of_plan:?}");
+    assert_eq!((asked.interval_s, asked.settle_s, asked.queue_per_replica), (5.0, 120.0, 7.0));
+    let without = PlanRequest { autoscale_delay_s: None, ..given.clone() };
+    let error = plan(&without, Some(&workload)).unwrap_err().to_string();
+    assert_eq!(error, "autoscale queue: has no effect without autoscale delay");
+    let zero = PlanRequest { autoscale_interval_s: Some(0.0), ..given };
+    let error = plan(&zero, Some(&workload)).unwrap_err().to_string();
+    assert!(error.starts_with("interval must be above 0"), "{error}");
 }
 
 fn conversation() -> Option<Workload> {

@@ -15,6 +15,7 @@ fn vllm(seqs: u64, budget: u64) -> Setting {
         max_num_seqs: Some(seqs),
         chunk: None,
         engine: vec![("max_num_batched_tokens".to_owned(), budget.to_string())],
+        order: None,
     }
 }
 
@@ -40,6 +41,59 @@ fn grid() -> Vec<Setting> {
     let seqs = [4, 16, 32, 48, 64, 200, 201, 1024];
     let budgets = [1024, 2048, 8192, 60_000, 100_000];
     seqs.into_iter().flat_map(|n| budgets.map(|b| vllm(n, b))).collect()
+}
+
+/// A policy of no engine with a paged KV cache and an order of its queue.
+fn sarathi(seqs: u64, blocks: u64, order: Option<&str>) -> Setting {
+    Setting {
+        policy: "sarathi".to_owned(),
+        max_num_seqs: Some(seqs),
+        chunk: Some(512),
+        engine: vec![("num_kv_blocks".to_owned(), blocks.to_string())],
+        order: order.map(str::to_owned),
+    }
+}
+
+/// A KV cache that holds less holds requests up, and the shortest first are sooner done on average.
+#[test]
+fn every_policy_has_its_kv_cache_and_order() {
+    let workload = workload();
+    let settings = vec![
+        sarathi(64, 20_000, None),
+        sarathi(64, 1_100, None),
+        sarathi(64, 1_100, Some("sjf")),
+        sarathi(64, 900, None),
+        Setting { order: Some("lifo".to_owned()), ..sarathi(64, 20_000, None) },
+        Setting { order: Some("sjf".to_owned()), ..vllm(64, 2048) },
+    ];
+    let mut request = request(settings, "p50(ttft)<10s");
+    request.run_to_the_end = true;
+    let answer = run(&request, &workload);
+    let median = |i: usize| match &answer.settings[i].outcome {
+        Outcome::Run { values_s, .. } => values_s[0][0].unwrap(),
+        _ => unreachable!("{:?}", answer.settings[i]),
+    };
+    assert!(median(0) < median(1) && median(2) < median(1), "{answer:?}");
+    let said = |i: usize| match &answer.settings[i].outcome {
+        Outcome::Refused { reason } => reason.as_str(),
+        _ => "",
+    };
+    assert!(said(3).contains("and the KV cache of a replica holds 14400"), "{}", said(3));
+    assert!(said(4).starts_with("order: "), "{}", said(4));
+    assert!(said(5).starts_with("order sjf: is not for vllm-v1"), "{}", said(5));
+}
+
+/// Who waits for longer than the limit is lost before it is served: at ten times the rate the run is
+/// stopped before so many requests are over as may miss.
+#[test]
+fn who_waits_too_long_is_a_miss_already() {
+    let workload = chat(2000, 140.0, 3).generate().unwrap();
+    let request = request(vec![vllm(16, 2048)], "p99(ttft)<500ms");
+    let answer = run(&request, &workload);
+    let Outcome::Stopped { goal: 0, after_requests } = answer.settings[0].outcome else {
+        unreachable!("{answer:?}")
+    };
+    assert!(after_requests <= 20, "{after_requests} of 2000, of which 20 may miss");
 }
 
 /// Each setting alone has no other run to stand for it.

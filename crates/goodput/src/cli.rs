@@ -47,6 +47,14 @@ pub struct Cli {
     command: Command,
 }
 
+/// Lets the value of an option begin with a hyphen, so that a negative number is told its bound.
+fn takes_hyphens(option: clap::Arg) -> clap::Arg {
+    // An option whose value may be left out would take the next option for it.
+    let needs_value = option.get_num_args().is_none_or(|n| 0 < n.min_values());
+    let takes = option.get_action().takes_values() && needs_value;
+    if takes { option.allow_hyphen_values(true) } else { option }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// TTFT, TPOT, E2E, throughput and goodput of a benchmark result or request log.
@@ -68,19 +76,19 @@ enum Command {
     #[command(after_help = trace::EXAMPLES)]
     Trace(trace::Arguments),
     /// How many replicas a load needs, by closed form, queueing and simulation.
-    #[command(after_help = plan::EXAMPLES)]
+    #[command(after_help = plan::EXAMPLES, mut_args(takes_hyphens))]
     Plan(Box<plan::Arguments>),
     /// Which settings of a server keep the SLO, and which of those are best.
-    #[command(after_help = tune::EXAMPLES)]
+    #[command(after_help = tune::EXAMPLES, mut_args(takes_hyphens))]
     Tune(Box<tune::Arguments>),
     /// What tokens cost at a real load, at the limit of the SLO, and against an API.
-    #[command(after_help = cost::EXAMPLES)]
+    #[command(after_help = cost::EXAMPLES, mut_args(takes_hyphens))]
     Cost(cost::Arguments),
     /// A step time from measured steps, with its error per regime and what the data cannot tell.
     #[command(after_help = fit::EXAMPLES)]
     Fit(Box<fit::Arguments>),
     /// How much the KV cache holds: bytes per token, blocks, and requests that fit at once.
-    #[command(after_help = kv::EXAMPLES)]
+    #[command(after_help = kv::EXAMPLES, mut_args(takes_hyphens))]
     Kv(Box<kv::Arguments>),
     /// What queueing theory says: thirty models and laws, percentiles, curves, inverse problems.
     #[command(after_help = queue::EXAMPLES)]

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
+use capacity::plan::disagg::Transfer;
 use capacity::plan::search::Decision;
 use capacity::plan::{Binding, Bounds, LoadSpec, PlanAnswer, PlanRequest, Verdict, plan};
 use metrics_core::grammar;
 use metrics_core::interval::Confidence;
-use metrics_core::units::RequestsPerSecond;
+use metrics_core::units::{Bytes, CostPerHour, RequestsPerSecond};
 use metrics_core::{Seconds, format};
 
 use crate::output::{self, Format, check_outputs};
@@ -19,15 +20,21 @@ The load alone needs no step time: how many requests a second, and how many at o
 With lengths and a step time, three methods answer beside each other: closed form, queueing,
 simulation. Lengths are laws as in `goodput sim`; a bare number is a constant.
 
+Users who --think are a closed loop: they wait for their answers, and their rate follows from the
+time of a request. With --requests-per-user they do not wait.
+
 Exit codes: 3 if the answer is indeterminate: the intervals straddle a target, or the error of the
-step time straddles saturation.
+step time straddles saturation or several numbers of replicas (--model-error 0 leaves it out).
 
 Examples:
   goodput plan --users 5000 --requests-per-user 10/h --e2e 5s
   goodput plan --users 200 --think 30s --e2e 5s --max-num-seqs 16
+  goodput plan --users 300 --think 20s --input-tokens 800 --output-tokens 250 \\
+      --step-time llama-3.1-8b-h100-sxm --slo 'p99(ttft)<500ms,tpot<30ms @ 99%'
   goodput plan --rate 20/s --input-tokens lognormal:median=600,sigma=1,max=16000 --output-tokens 160 \\
       --step-time llama-3.1-8b-h100-sxm --slo 'p99(ttft)<1s,tpot<50ms @ 99%'
-  goodput plan --rate 40/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
+  goodput plan --rate 30/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
+      --kv-bandwidth 25GB/s --price 10/h \\
       --step-time llama-3.1-70b-h100-sxm-tp4 --slo 'p99(ttft)<2s,tpot<40ms @ 99%'
   goodput plan --trace azure.csv --step-time llama-3.1-8b-h100-sxm \\
       --slo 'p99(ttft)<1s,tpot<50ms @ 99%' --autoscale-delay 2m";
@@ -46,16 +53,17 @@ pub struct Arguments {
     trace: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
-    /// Users, who think or ask at a rate of their own.
+    /// Users, who wait for answers and think, or ask at a rate of their own.
     #[arg(long, value_name = "COUNT", group = "load")]
     users: Option<String>,
-    /// Mean time from an answer to the next request of the same user.
+    /// Mean time from an answer to the next request of the same user: a closed loop.
     #[arg(long, value_name = "TIME", requires = "users", conflicts_with = "requests_per_user")]
     think: Option<String>,
-    /// Requests of each user, 10/h.
+    /// Requests of each user, 10/h: an open loop.
     #[arg(long, value_name = "RATE", requires = "users")]
     requests_per_user: Option<String>,
-    /// Mean time of a request end to end, for the requests in flight.
+    /// Mean time of a request end to end, for the requests in flight; with --think and a step time it
+    /// follows from that.
     #[arg(long, value_name = "TIME")]
     e2e: Option<String>,
     /// Tokens of prompts: 512, uniform:100,200, lognormal:median=600,sigma=1.1, file:PATH, …
@@ -99,13 +107,32 @@ pub struct Arguments {
     /// Plan pools of prefill and decode too, in closed form.
     #[arg(long, requires = "step_time")]
     disagg: bool,
+    /// Bytes of the KV cache of a token, for --disagg [default: those of the step time's model].
+    #[arg(long, value_name = "BYTES", requires = "disagg")]
+    kv_bytes_per_token: Option<String>,
+    /// What a prefill replica sends of the KV cache to decode replicas, 25GB/s.
+    #[arg(long, value_name = "SIZE/s", requires = "disagg")]
+    kv_bandwidth: Option<String>,
+    /// Price of a replica, 2.50/h, in any currency.
+    #[arg(long, value_name = "PRICE")]
+    price: Option<String>,
     /// Try an autoscaler on the trace whose replicas take so long to start.
     #[arg(long, value_name = "TIME", requires = "trace")]
     autoscale_delay: Option<String>,
+    /// Waiting requests per replica above which it starts more [default: from the limit on TTFT].
+    #[arg(long, value_name = "NUMBER", requires = "autoscale_delay")]
+    autoscale_queue: Option<f64>,
+    /// From one look of it to the next [default: 15s].
+    #[arg(long, value_name = "TIME", requires = "autoscale_delay")]
+    autoscale_interval: Option<String>,
+    /// How long the rate has to be low before it stops a replica [default: 5m].
+    #[arg(long, value_name = "TIME", requires = "autoscale_delay")]
+    autoscale_settle: Option<String>,
     /// Leave the simulation out.
     #[arg(long)]
     no_sim: bool,
-    /// Requests of a simulated run [default: 40 times those in flight, 4000 to 100000].
+    /// Requests of a simulated run [default: 40 times those in flight, 4 for each user who thinks,
+    /// 4000 to 100000].
     #[arg(long, value_name = "N", conflicts_with_all = ["trace", "no_sim"])]
     requests: Option<String>,
     /// The first seed.
@@ -136,6 +163,14 @@ fn count(option: &str, text: Option<&str>) -> Result<Option<u64>> {
 
 fn rate(option: &str, text: &str) -> Result<f64> {
     grammar::rate(text).map(RequestsPerSecond::get).map_err(|e| anyhow!("{option}: {e}"))
+}
+
+/// A bandwidth: a size per second.
+fn bytes_per_second(text: &str) -> Result<f64> {
+    let Some(size) = text.trim().strip_suffix("/s") else {
+        bail!("--kv-bandwidth: `{}`: write a size per second, 25GB/s", output::one_line(text));
+    };
+    grammar::size(size).map(Bytes::get).map_err(|e| anyhow!("--kv-bandwidth: {e}"))
 }
 
 impl Arguments {
@@ -202,7 +237,18 @@ impl Arguments {
             .and_then(Confidence::new)
             .map_err(|e| anyhow!("--confidence: {e}"))?;
         request.disagg = self.disagg;
+        request.kv_bytes_per_token =
+            count("--kv-bytes-per-token", self.kv_bytes_per_token.as_deref())?;
+        request.kv_bandwidth_bytes_per_s =
+            self.kv_bandwidth.as_deref().map(bytes_per_second).transpose()?;
+        let price = self.price.as_deref().map(grammar::price).transpose();
+        request.price_per_h = price.map_err(|e| anyhow!("--price: {e}"))?.map(CostPerHour::get);
         request.autoscale_delay_s = seconds("--autoscale-delay", self.autoscale_delay.as_deref())?;
+        request.autoscale_queue = self.autoscale_queue;
+        request.autoscale_interval_s =
+            seconds("--autoscale-interval", self.autoscale_interval.as_deref())?;
+        request.autoscale_settle_s =
+            seconds("--autoscale-settle", self.autoscale_settle.as_deref())?;
         Ok(request)
     }
 }
@@ -262,9 +308,12 @@ fn text(a: &PlanAnswer, md: bool) -> String {
         (Some(n), Verdict::Decided) => {
             format!("{} ({} with a spare)", format::things(n, "replica"), n + 1)
         }
-        (Some(n), Verdict::Indeterminate { .. }) => {
-            format!("indeterminate around {}", format::things(n, "replica"))
-        }
+        (Some(n), Verdict::Indeterminate { .. }) => match a.band {
+            Some((Some(least), Some(most))) if least != most => {
+                format!("indeterminate: {least} to {}", format::things(most, "replica"))
+            }
+            _ => format!("indeterminate around {}", format::things(n, "replica")),
+        },
         (None, _) => format!("{}/s", format::value(a.load.rate_per_s)),
     };
     out.text.push_str(&format!("{headline}\n\n"));
@@ -314,7 +363,7 @@ fn text(a: &PlanAnswer, md: bool) -> String {
             out.line("undecided", reason);
         }
     }
-    if let Some(f) = a.finding() {
+    for f in a.finding().into_iter().chain(a.cost_finding()) {
         out.line(f.check.id, &f.says);
     }
     for note in &a.notes {
@@ -392,6 +441,26 @@ fn simulated(out: &mut Lines, a: &PlanAnswer) {
     out.table(&header, &rows);
 }
 
+/// What the KV cache costs on its way from prefill to decode.
+fn transfer(t: Option<&Transfer>) -> String {
+    let Some(t) = t else {
+        return "left out: the step time names no model, give --kv-bytes-per-token".to_owned();
+    };
+    let gb = |x: f64| format::significant(x / 1e9, 3);
+    let all = format!(
+        "{} GB of a mean prompt, {} GB/s in all",
+        gb(t.prompt_bytes),
+        gb(t.required_bytes_per_s)
+    );
+    match (t.transfer_s, t.tpot_s) {
+        (Some(s), Some(tpot)) => {
+            format!("{all}; {} before the second token, {} of TPOT", time(s), time(tpot))
+        }
+        (Some(s), None) => format!("{all}; {} after the only token", time(s)),
+        _ => format!("{all}; --kv-bandwidth tells the time"),
+    }
+}
+
 /// What changes the answer, and what follows from it.
 fn others(out: &mut Lines, a: &PlanAnswer) {
     if let Some((fast, slow)) = a.band {
@@ -451,7 +520,7 @@ fn others(out: &mut Lines, a: &PlanAnswer) {
         out.line(
             "disaggregated",
             &format!(
-                "{} prefill and {} decode replicas; {} decode for each prefill balance ({}/s against {}/s); the KV transfer is left out",
+                "{} prefill and {} decode replicas; {} decode for each prefill balance ({}/s against {}/s)",
                 number(p.prefill_replicas),
                 number(p.decode_replicas),
                 format::significant(p.decode_per_prefill, 3),
@@ -459,5 +528,22 @@ fn others(out: &mut Lines, a: &PlanAnswer) {
                 format::significant(p.decode_rate_per_s, 3)
             ),
         );
+        out.line("KV transfer", &transfer(p.transfer.as_ref()));
+    }
+    if let (Some(c), Some(n)) = (&a.cost, a.replicas) {
+        let money = |x: f64| format::significant(x, 3);
+        let mut text = format!(
+            "{}/h, {} a day for {}",
+            money(c.per_h),
+            money(c.per_day),
+            format::things(n, "replica")
+        );
+        if let (Some(output), Some(all)) = (c.per_million_output, c.per_million_tokens) {
+            let (output, all) = (money(output), money(all));
+            text.push_str(&format!(
+                "; {output} per 1M output tokens alone, {all} per 1M in and out, at this load"
+            ));
+        }
+        out.line("cost", &text);
     }
 }

@@ -11,6 +11,7 @@ use capacity::tune::{Outcome, SCHEMA_VERSION, Setting, TuneAnswer, TuneRequest, 
 use metrics_core::{Seconds, format, grammar};
 use sched_sim::{RateScale, Workload};
 use serde_json::{Value, json};
+use serving_io::engine::EngineOptions;
 use serving_io::policy::takes_chunk;
 use serving_io::scenario::{Scenario, VLLM_V1, WorkloadSource};
 
@@ -23,13 +24,15 @@ Lists are swept: every combination is a setting. Settings that miss an objective
 not run to their end, and limits that a run never reaches are simulated once; neither changes the
 answer.
 
-Exit codes: 1 if no setting keeps the objectives.
+Exit codes: 1 if no setting keeps the objectives, 2 if no setting can run.
 
 Examples:
   goodput tune --slo 'p99(ttft)<500ms,tpot<30ms @ 99%'
   goodput tune --rate 16/s --slo 'p99(ttft)<500ms,tpot<30ms @ 99%' \\
       --max-num-seqs 16,64,256 --max-num-batched-tokens 512,2048,8192
   goodput tune --policy decode-first --max-num-seqs 16,64 --chunk 128,512 --slo 'p99(ttft)<2s'
+  goodput tune --policy sarathi,prefill-first --max-num-seqs 64 --num-kv-blocks 2000,8000 \\
+      --order fcfs,sjf --slo 'p99(ttft)<5s,tpot<100ms @ 99%'
   goodput tune --trace azure.csv --slo 'p99(ttft)<1s,tpot<50ms @ 99%' --resume search.jsonl";
 
 /// Arguments of `tune`.
@@ -71,6 +74,9 @@ pub struct Arguments {
     /// powers of 2].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     chunk: Vec<String>,
+    /// Who is next in the queue: fcfs, sjf, priority; for policies other than vllm-v1 [default: fcfs].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    order: Vec<String>,
     #[command(flatten)]
     engine: EngineArguments,
     /// Threads [default: as many as cores]; the answer is the same.
@@ -92,6 +98,16 @@ const BUDGETS: [u64; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 const CHUNKS: [u64; 5] = [128, 256, 512, 1024, 2048];
 /// Settings of one search.
 const MOST_SETTINGS: usize = 1_000_000;
+
+/// Whether an option under vLLM's name is one of a policy's.
+fn knows(policy: &str, option: &str) -> bool {
+    match option {
+        _ if policy == VLLM_V1 => true,
+        "num_kv_blocks" | "block_size" => true,
+        "max_num_batched_tokens" => policy == "prefill-first",
+        _ => false,
+    }
+}
 
 fn counts(option: &str, list: &[String], default: &[u64]) -> Result<Vec<u64>> {
     if list.is_empty() {
@@ -141,46 +157,66 @@ impl Arguments {
         }
         let seqs = counts("--max-num-seqs", &self.max_num_seqs, &SEQS)?;
         let chunks = counts("--chunk", &self.chunk, &CHUNKS)?;
-        let has_vllm = policies.iter().any(|p| p == VLLM_V1);
+        let not_for = |option: &str| anyhow!("{option}: is not for {}", policies.join(", "));
         if !self.chunk.is_empty() && !policies.iter().any(|p| takes_chunk(p)) {
-            bail!("--chunk: is not for {}", policies.join(", "));
+            return Err(not_for("--chunk"));
+        }
+        if !self.order.is_empty() && policies.iter().all(|p| p == VLLM_V1) {
+            return Err(not_for("--order"));
         }
         let engines = self.engine.combinations()?;
-        if let (Some((name, _)), false) = (engines.iter().find_map(|e| e.given().first()), has_vllm)
+        let given = engines.iter().flat_map(EngineOptions::given);
+        if let Some((name, _)) =
+            given.into_iter().find(|(name, _)| !policies.iter().any(|p| knows(p, name)))
         {
-            bail!("--{}: for {VLLM_V1} alone: add --policy {VLLM_V1}", name.replace('_', "-"));
+            return Err(not_for(&format!("--{}", name.replace('_', "-"))));
         }
         let mut all = Vec::new();
         for policy in &policies {
+            let is_vllm = policy == VLLM_V1;
+            // What a policy does not know makes no settings of it.
+            let mut options: Vec<Vec<(String, String)>> = Vec::new();
+            for engine in &engines {
+                let known = engine.given().iter().filter(|(name, _)| knows(policy, name));
+                let known =
+                    known.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+                if !options.contains(&known) {
+                    options.push(known);
+                }
+            }
+            let chunks: Vec<Option<u64>> = if takes_chunk(policy) {
+                chunks.iter().copied().map(Some).collect()
+            } else {
+                vec![None]
+            };
+            let orders: Vec<Option<String>> = if is_vllm || self.order.is_empty() {
+                vec![None]
+            } else {
+                self.order.iter().map(|o| Some(o.trim().to_owned())).collect()
+            };
             for &n in &seqs {
-                let mut push = |chunk: Option<u64>, engine: Vec<(String, String)>| {
-                    let policy = policy.clone();
-                    all.push(Setting { policy, max_num_seqs: Some(n), chunk, engine });
-                };
-                if takes_chunk(policy) {
+                let mut push = |engine: &[(String, String)]| {
                     for &chunk in &chunks {
-                        push(Some(chunk), Vec::new());
+                        for order in &orders {
+                            all.push(Setting {
+                                policy: policy.clone(),
+                                max_num_seqs: Some(n),
+                                chunk,
+                                engine: engine.to_vec(),
+                                order: order.clone(),
+                            });
+                        }
                     }
-                    continue;
-                }
-                if policy != VLLM_V1 {
-                    push(None, Vec::new());
-                    continue;
-                }
-                for options in &engines {
-                    let given: Vec<(String, String)> = options
-                        .given()
-                        .iter()
-                        .map(|(name, value)| ((*name).to_owned(), value.clone()))
-                        .collect();
-                    if given.iter().any(|(name, _)| name == "max_num_batched_tokens") {
-                        push(None, given);
+                };
+                for given in &options {
+                    if !is_vllm || given.iter().any(|(name, _)| name == "max_num_batched_tokens") {
+                        push(given);
                         continue;
                     }
                     for budget in BUDGETS.iter().filter(|b| n <= **b) {
                         let mut given = given.clone();
                         given.push(("max_num_batched_tokens".to_owned(), budget.to_string()));
-                        push(None, given);
+                        push(&given);
                     }
                 }
             }
@@ -226,6 +262,19 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let answer = answer?;
     if let Some(e) = failed.into_inner().ok().flatten() {
         return Err(anyhow!(e).context("--resume: cannot write"));
+    }
+    let refused = |t: &Tuned| match &t.outcome {
+        Outcome::Refused { reason } => Some(reason.clone()),
+        _ => None,
+    };
+    let reasons: Option<Vec<String>> = answer.settings.iter().map(refused).collect();
+    if let (Some(reasons), Some(first)) = (reasons, answer.settings.first()) {
+        bail!(
+            "no setting can run, the first of {}: {}: {}",
+            reasons.len(),
+            name(&first.setting),
+            reasons.first().map_or("", String::as_str)
+        );
     }
     let text = match format {
         Format::Json => output::json_text(&serde_json::to_value(&answer)?)?,
@@ -326,6 +375,9 @@ fn name(s: &Setting) -> String {
             "max_num_batched_tokens" => text.push_str(&format!(", budget {value}")),
             name => text.push_str(&format!(", {name} {value}")),
         }
+    }
+    if let Some(order) = &s.order {
+        text.push_str(&format!(", {order}"));
     }
     text
 }

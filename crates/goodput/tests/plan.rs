@@ -73,7 +73,7 @@ fn people_are_not_requests() {
     insta::assert_snapshot!(text, @r#"
     13.8889/s
 
-    load          13.9/s, 69.4 in flight (Little's law): 5000 users with 10/h each
+    load          13.9/s, 69.4 in flight (Little's law): 5000 users with 10/h each (open loop)
     "#);
 }
 
@@ -152,8 +152,31 @@ fn every_method_and_bound_stands_beside_the_others() {
     sensitivity   capacity 20 % lower: replicas 8 (simulation)
     sensitivity   gaps with a CV of 2: replicas 7 (simulation)
     scale out     above 11.2 waiting per replica: 1682.20 ms of wait are allowed, times the rate of a replica
-    disaggregated 6 prefill and 4 decode replicas; 0.641 decode for each prefill balance (8.33/s against 13/s); the KV transfer is left out
+    disaggregated 6 prefill and 4 decode replicas; 0.641 decode for each prefill balance (8.33/s against 13/s)
+    KV transfer   left out: the step time names no model, give --kv-bytes-per-token
     "#);
+}
+
+/// 16/s on a replica that bears 20/s: 80 % of it, and more than it bears if steps are 40 % longer.
+#[test]
+fn an_error_of_the_step_time_leaves_the_number_open() {
+    let call = "plan --rate 16/s --input-tokens 1000 --output-tokens 100 --policy decode-first \
+                --step-time base=10ms,prefill=50us/token --max-num-seqs 10000 --chunk 1000";
+    let run = |error: &str| {
+        let arguments: Vec<&str> =
+            call.split_whitespace().chain(["--model-error", error]).collect();
+        said(&arguments)
+    };
+    let (text, code) = run("40%");
+    assert_eq!(code, 3, "{text}");
+    assert!(text.starts_with("indeterminate: 1 to 2 replicas\n"), "{text}");
+    let reasons: Vec<&str> = text.lines().filter(|l| l.starts_with("undecided")).collect();
+    insta::assert_snapshot!(reasons.join("\n"), @r#"
+    undecided     the load is 80.2 % of what 1 replica can bear, and the step time may be off by 40.0 %: that straddles saturation
+    undecided     the step time may be off by 40.0 %: replicas 1 if steps are so much shorter, 2 if they are longer
+    "#);
+    let (text, code) = run("0");
+    assert!(code == 0 && text.starts_with("1 replica (2 with a spare)\n"), "{text}");
 }
 
 /// The keys of the answer, for those who read it with a program.
@@ -190,13 +213,21 @@ fn the_answer_in_json_has_a_version() {
         "most_seeds": 16,
         "confidence": 0.95,
         "disagg": false,
-        "autoscale_delay_s": null
+        "kv_bytes_per_token": null,
+        "kv_bandwidth_bytes_per_s": null,
+        "price_per_h": null,
+        "autoscale_delay_s": null,
+        "autoscale_queue": null,
+        "autoscale_interval_s": null,
+        "autoscale_settle_s": null
       },
       "load": {
         "rate_per_s": 10.0,
         "basis": "as given",
+        "model": "open",
         "gap_cv": 1.0,
-        "in_flight": 20.0
+        "in_flight": 20.0,
+        "response_s": null
       },
       "mix": null,
       "bounds": null,
@@ -213,6 +244,7 @@ fn the_answer_in_json_has_a_version() {
       "hours": null,
       "backtest": null,
       "pools": null,
+      "cost": null,
       "verdict": {
         "verdict": "decided"
       },
@@ -221,10 +253,75 @@ fn the_answer_in_json_has_a_version() {
     "#);
 }
 
+/// The numbers of a text in JSON with six digits.
+fn rounded(json: &str) -> String {
+    let line = |line: &str| {
+        let (head, tail) = line.rsplit_once(' ').unwrap_or(("", line));
+        match tail.trim_end_matches(',').parse::<f64>() {
+            Ok(x) if tail.contains('.') => {
+                let comma = if tail.ends_with(',') { "," } else { "" };
+                format!("{head} {}{comma}\n", metrics_core::format::significant(x, 6))
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    json.lines().map(line).collect()
+}
+
+/// Every answer with all of its parts, as a program reads it.
+#[test]
+fn every_answer_in_json_has_its_parts() {
+    let json = |arguments: &str| {
+        let arguments: Vec<&str> = arguments.split(' ').chain(["--format", "json"]).collect();
+        let (text, code) = said(&arguments);
+        assert_eq!(code, 0, "{text}");
+        rounded(&text)
+    };
+    let lengths = "--input-tokens 500 --output-tokens 50";
+    insta::assert_snapshot!(
+        "plan_json",
+        json(&format!(
+            "plan --users 200 --think 5s {lengths} --step-time llama-3.1-8b-h100-sxm \
+             --slo p99(ttft)<500ms,tpot<30ms@99% --disagg --kv-bandwidth 25GB/s --price 2.50/h"
+        ))
+    );
+    insta::assert_snapshot!(
+        "tune_json",
+        json(&format!(
+            "tune --requests 200 {lengths} --slo p99(ttft)<500ms --max-num-seqs 64,256 \
+             --max-num-batched-tokens 2048"
+        ))
+    );
+    insta::assert_snapshot!(
+        "cost_json",
+        json(
+            "cost --price 2.50/h --output-rate 2400/s --input-rate 9600/s --utilization 35% \
+             --slo-rate 1700/s --api-output 0.60/1M --api-input 0.15/1M --claimed 0.50/1M"
+        )
+    );
+    insta::assert_snapshot!(
+        "kv_json",
+        json("kv --model llama-3.1-8b --gpu h100 --mean-tokens 2000")
+    );
+}
+
+/// Each call is refused in one line that has the text beside it.
+fn refuses(cases: &[(&str, &str)]) {
+    for (arguments, expected) in cases {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let (text, code) = said(&arguments);
+        assert_eq!(code, 2, "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}\n  says  {text}  wants {expected}");
+        assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
+    }
+}
+
+const LENGTHS: &str = "--input-tokens 500 --output-tokens 50 --step-time base=10ms";
+
 #[test]
 fn what_is_wrong_is_named_by_its_flag() {
-    let sound = "plan --rate 5/s --input-tokens 500 --output-tokens 50 --step-time base=10ms --policy decode-first";
-    for (arguments, expected) in [
+    let sound = format!("plan --rate 5/s {LENGTHS} --policy decode-first");
+    refuses(&[
         ("plan --users 20", "--users: a user is no request: say how often each asks"),
         (
             "plan --users 20 --requests-per-user 10",
@@ -252,7 +349,6 @@ fn what_is_wrong_is_named_by_its_flag() {
             "cost --price 2.5 --output-rate 10",
             "--price: price `2.5`: write a number per hour: 2.50/h",
         ),
-        ("cost --price 0/h --output-rate 10", "--price: price must be above 0"),
         (
             "cost --price 2/h --output-rate 10 --api-output 0.6",
             "--api-output: price of tokens `0.6`: a number needs a unit",
@@ -261,15 +357,97 @@ fn what_is_wrong_is_named_by_its_flag() {
         ("tune --slo ttft<1s", "--attainment: "),
         ("tune --slo p99(ttft)<1s --chunk 128", "--chunk: is not for vllm-v1"),
         (
-            "tune --slo p99(ttft)<1s --policy decode-first --block-size 16",
-            "--block-size: for vllm-v1 alone",
+            "tune --slo p99(ttft)<1s --policy decode-first --watermark 0.01",
+            "--watermark: is not for decode-first",
         ),
-    ] {
-        let arguments: Vec<&str> = arguments.split(' ').collect();
-        let (text, code) = said(&arguments);
-        assert_eq!(code, 2, "{arguments:?}: {text}");
-        assert!(text.contains(expected), "{arguments:?}\n  says  {text}  wants {expected}");
-    }
+        ("tune --slo p99(ttft)<1s --order sjf", "--order: is not for vllm-v1"),
+    ]);
+}
+
+/// Numbers that no option can have, and inputs that contradict each other.
+#[test]
+fn what_cannot_be_is_told_its_bound() {
+    let sound = format!("plan --rate 5/s {LENGTHS} --policy decode-first");
+    let users = format!("plan --users 20 {LENGTHS}");
+    refuses(&[
+        ("plan --rate -5/s", "--rate: rate `-5/s`: a rate is not negative"),
+        ("plan --rate 5/s --e2e -1s", "--e2e: duration `-1s`: a duration is not negative"),
+        ("plan --users 20 --think 0s", "--think: users who neither think nor wait have no rate"),
+        (
+            &format!("{users} --think 5s --e2e 2s"),
+            "--e2e: of a closed loop follows from the step time: leave it out",
+        ),
+        (
+            &format!("{users} --requests-per-user 0/h"),
+            "--requests-per-user: requests per user must",
+        ),
+        (
+            "plan --users 2M --think 5s --input-tokens 500 --output-tokens 50 --step-time base=10ms",
+            "--users: users must be above 0 and at most 1000000, got 2000000",
+        ),
+        (
+            &format!("{sound} --slo ttft<1s@99%,tpot<100ms@99%,e2e<2s@99%"),
+            "up to n = 11 tokens, and a mean answer has 50",
+        ),
+        (
+            &format!("{sound} --slo p99(ttft)<3s,p99(e2e)<2s"),
+            "the SLOs contradict each other: the limit on TTFT is above that on E2E",
+        ),
+        (
+            &format!("{sound} --model-error -1%"),
+            "--model-error: share `-1%`: a share is not negative",
+        ),
+        (
+            &format!("{sound} --disagg --kv-bandwidth 25GB"),
+            "--kv-bandwidth: `25GB`: write a size per second, 25GB/s",
+        ),
+        (
+            &format!("{sound} --disagg --kv-bandwidth 0GB/s --kv-bytes-per-token 100"),
+            "--kv-bandwidth: kv bandwidth must be above 0",
+        ),
+        (&format!("{sound} --price 2"), "--price: price `2`: write a number per hour: 2.50/h"),
+        (&format!("{sound} --price 0/h"), "--price: price must be above 0.0001"),
+        (&format!("{sound} --max-num-seqs 0"), "--max-num-seqs: max_num_seqs must be above 0"),
+        (
+            &format!("{sound} --slo p99(ttft)<1s --requests 100000M"),
+            "--requests: requests must be above 99 and at most 10000000, got 100000000000",
+        ),
+        (
+            "plan --rate 5/s --input-tokens 140000 --output-tokens 50 --step-time llama-3.1-8b-h100-sxm",
+            "the longest request has 140050 tokens, prompt and answer, and max_model_len is 131072",
+        ),
+        (
+            "plan --rate 5/s --input-tokens 500 --output-tokens 50 --step-time llama-3.1-8b-h100-sxm --num-kv-blocks 10",
+            "the longest request has 550 tokens, and the KV cache of a replica holds 144",
+        ),
+        ("cost --price 0/h --output-rate 10", "--price: price must be above 0.0001"),
+        ("cost --price 1e-300/h --output-rate 10", "and at most 1000000/h, got 1e-300"),
+        ("cost --price 1e9/h --output-rate 10", "--price: price must be above 0.0001"),
+        ("cost --price -1/h --output-rate 10", "--price: price `-1/h`: write a number per hour"),
+        ("cost --price 2/h --output-rate -5/s", "--output-rate: rate `-5/s`: a rate is not"),
+        (
+            "cost --price 2/h --output-rate 10 --slo-rate 20/s",
+            "the rate at the SLO must be at most",
+        ),
+        (
+            "tune --slo ttft<1s@99%,tpot<100ms@99%,e2e<2s@99%",
+            "TTFT + (n - 1) * TPOT stays within the limit on E2E up to n = 11 tokens",
+        ),
+        (
+            "tune --slo p99(ttft)<1s --max-num-seqs 16 --num-kv-blocks 5",
+            "no setting can run, the first of 6: vllm-v1, 16 seqs, num_kv_blocks 5, budget 512: the longest request has",
+        ),
+        (
+            "tune --slo p99(ttft)<1s --input-tokens 200000",
+            "prompt and answer, and max_model_len is 131072",
+        ),
+        ("tune --slo p99(ttft)<1s --policy nope", "policy `nope`: expected decode-first"),
+        (
+            "kv --num-kv-blocks 10 --input-tokens 5000 --output-tokens 10",
+            "--mean-tokens: a request of 5005 tokens needs 313 blocks and the KV cache has 10",
+        ),
+        ("kv --num-kv-blocks -1", "--num-kv-blocks: count `-1`: write a whole number"),
+    ]);
 }
 
 const SWEEP: [&str; 8] = [

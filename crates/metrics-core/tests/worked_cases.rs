@@ -338,41 +338,35 @@ fn every_metric_fault_gives_the_right_value() {
     );
 }
 
-/// Cases of other commands, by what has them.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("K011", "queue little"),
-    ("K013", "kv"),
-    ("K014", "kv"),
-    ("K016", "kv"),
-    ("K017", "kv"),
-    ("K019", "kv"),
-    ("K022", "kv"),
-    ("K023", "tune"),
-    ("K025", "fit"),
-    ("K026", "fit"),
-    ("K028", "fit"),
-    ("K029", "fit"),
-    ("K031", "fit"),
-    ("K034", "fit"),
-    ("K035", "plan"),
-    ("K037", "fit"),
-    ("K038", "tune"),
-    ("K040", "queue"),
-    ("K043", "queue"),
-    ("K044", "queue"),
-    ("K046", "plan"),
-    ("K047", "queue"),
-    ("K049", "queue"),
-    ("K050", "queue"),
-    ("K052", "queue"),
-    ("K053", "queue"),
-    ("K064", "cost"),
-    ("K065", "cost"),
-    ("K067", "cost"),
-    ("K068", "cost"),
-    ("K071", "diagnose"),
-    ("K073", "sim"),
+/// Cases of other commands, by the test that has them.
+const ELSEWHERE: &[(&str, &[&str])] = &[
+    ("goodput/tests/kv.rs", &["K013", "K014", "K016", "K017", "K019", "K022"]),
+    ("serving-io/tests/roofline.rs", &["K025", "K026", "K028", "K029", "K031"]),
+    (
+        "capacity/tests/worked_cases.rs",
+        &[
+            "K011", "K023", "K034", "K035", "K038", "K040", "K043", "K044", "K046", "K047", "K049",
+            "K050", "K052", "K053",
+        ],
+    ),
+    ("capacity/tests/cost.rs", &["K064", "K065", "K067", "K068"]),
 ];
+
+/// Cases that no test has: a line by ordinary least squares, where ours weighs relative errors and is
+/// 8 % off at that point; one of `diagnose`; and a simulation whose workload is not in the case.
+const OPEN: [&str; 3] = ["K037", "K071", "K073"];
+
+/// A case that is said to be elsewhere is there.
+#[test]
+fn the_cases_of_other_commands_are_in_their_tests() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (file, ids) in ELSEWHERE {
+        let text = std::fs::read_to_string(crates.join(file)).unwrap();
+        for id in *ids {
+            assert!(text.contains(id), "{file} does not have {id}");
+        }
+    }
+}
 
 #[test]
 fn every_worked_case_of_reports_holds_within_its_tolerance() {
@@ -380,7 +374,7 @@ fn every_worked_case_of_reports_holds_within_its_tolerance() {
     assert_eq!(cases.len(), 49);
     for c in &cases {
         let id = c["id"].as_str().unwrap();
-        if ELSEWHERE.iter().any(|(k, _)| *k == id) {
+        if OPEN.contains(&id) || ELSEWHERE.iter().any(|(_, ids)| ids.contains(&id)) {
             continue;
         }
         let x = |key: &str| c["inputs"][key].as_f64().unwrap();

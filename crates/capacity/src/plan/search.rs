@@ -4,15 +4,16 @@
 use metrics_core::interval::{Confidence, mean_independent};
 use metrics_core::summary::Summary;
 use rayon::prelude::*;
+use sched_sim::drive::drive;
 use sched_sim::fleet::{Fleet, RouterKind};
-use sched_sim::workload::WorkloadSpec;
-use sched_sim::{RateScale, Ticks, Workload};
+use sched_sim::workload::{ArrivalLaw, ClosedLoop, Delay, WorkloadSpec};
+use sched_sim::{RateScale, Server, Ticks, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::queue::MOST_REPLICAS;
 use crate::error::{PlanError, Result};
 use crate::goals::Goal;
-use crate::replica::{Scheduler, SharedStepTime, serve};
+use crate::replica::{Scheduler, Served, SharedStepTime, serve};
 
 /// The requests of a simulation.
 #[derive(Clone, Debug)]
@@ -21,6 +22,13 @@ pub enum Requests<'a> {
     Trace(&'a Workload),
     /// Drawn, seed by seed.
     Drawn(Box<WorkloadSpec>),
+    /// Of users who wait for their answers, seed by seed.
+    Users {
+        /// The users; their think time is replaced by the one beside.
+        closed: Box<ClosedLoop>,
+        /// Their mean think time; each is drawn from an exponential law.
+        think_s: f64,
+    },
 }
 
 /// Whether a number of replicas keeps the goals.
@@ -113,15 +121,17 @@ impl Search<'_> {
         matches!(self.requests, Requests::Trace(_)) && !drawing
     }
 
-    /// Steps that take f times as long are arrivals and limits that are f times as short: the
-    /// workload as it has to be run, and from where on it is judged.
-    fn workload(&self, seed: u64) -> Result<(Workload, usize), PlanError> {
-        let (workload, warm_up) = match &self.requests {
-            Requests::Trace(workload) => ((*workload).clone(), 0),
-            Requests::Drawn(spec) => {
-                let workload = WorkloadSpec { seed, ..(**spec).clone() }.generate()?;
-                let warm_up = workload.len() / WARM_UP;
-                (workload, warm_up)
+    /// Steps that take f times as long are arrivals, think times and limits that are f times as
+    /// short: the requests as they have to be run.
+    fn arriving(&self, seed: u64) -> Result<Arriving, PlanError> {
+        let workload = match &self.requests {
+            Requests::Trace(workload) => (*workload).clone(),
+            Requests::Drawn(spec) => WorkloadSpec { seed, ..(**spec).clone() }.generate()?,
+            Requests::Users { closed, think_s } => {
+                let mean = Ticks::from_seconds(think_s / (self.slower * self.faster))?;
+                let none = mean == Ticks::ZERO;
+                let think = if none { Delay::Constant(mean) } else { Delay::Exponential { mean } };
+                return Ok(Arriving::Users(ClosedLoop { think, seed, ..(**closed).clone() }));
             }
         };
         let parts = 10_000;
@@ -129,18 +139,30 @@ impl Search<'_> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let factor = (self.slower * self.faster * f64::from(parts)).round().clamp(1.0, 1e6) as u32;
         if factor == parts {
-            return Ok((workload, warm_up));
+            return Ok(Arriving::Open(workload));
         }
-        Ok((workload.scale_rate(RateScale::new(factor, parts)?)?, warm_up))
+        Ok(Arriving::Open(workload.scale_rate(RateScale::new(factor, parts)?)?))
     }
 
     /// The share of the judged requests that meets each goal in one run.
     fn shares(&self, replicas: u64, goals: &[Goal], seed: u64) -> Result<Vec<f64>, PlanError> {
-        let (workload, warm_up) = self.workload(seed)?;
         let servers = (0..replicas).map(|_| self.scheduler.server(&**self.step_time));
         let servers: Result<Vec<_>, PlanError> = servers.collect();
         let mut fleet = Fleet::new(servers?, self.router, seed)?;
-        shares(&mut fleet, &workload, warm_up, goals)
+        let is_trace = matches!(self.requests, Requests::Trace(_));
+        let warm_up = |n: usize| if is_trace { 0 } else { n / WARM_UP };
+        match self.arriving(seed)? {
+            Arriving::Open(workload) => {
+                shares(&mut fleet, &workload, warm_up(workload.len()), goals)
+            }
+            Arriving::Users(users) => {
+                let driven = drive(&mut fleet, &mut users.arrivals()?, &mut ())?;
+                let n = driven.workload().len();
+                let mut tally = Tally::new(warm_up(n), goals);
+                driven.over().iter().for_each(|over| tally.take(&Served::of(over)));
+                Ok(tally.shares(n))
+            }
+        }
     }
 
     /// Simulates a number of replicas until the intervals decide.
@@ -297,7 +319,20 @@ impl Search<'_> {
 
     /// Refuses goals that a request misses although nobody else is there.
     fn check_alone(&self) -> Result<(), PlanError> {
-        let (workload, _) = self.workload(self.seed)?;
+        let workload = match &self.requests {
+            Requests::Trace(workload) => (*workload).clone(),
+            Requests::Drawn(spec) => spec.generate()?,
+            Requests::Users { closed, .. } => WorkloadSpec {
+                requests: closed.requests.min(MOST_ALONE as u64),
+                rate_per_s: 1.0,
+                arrivals: ArrivalLaw::Deterministic,
+                lengths: closed.lengths.clone(),
+                system_prompts: None,
+                sessions: None,
+                seed: self.seed,
+            }
+            .generate()?,
+        };
         // An hour apart nobody meets anybody, whatever the server.
         let mut apart = workload.requests().to_vec();
         apart.truncate(MOST_ALONE);
@@ -305,7 +340,7 @@ impl Search<'_> {
             r.arrival = Ticks::from_nanoseconds(i as u64 * 3_600_000_000_000);
         }
         let mut server = self.scheduler.server(&**self.step_time)?;
-        let shares = shares(&mut server, &Workload::new(apart)?, 0, &self.goals)?;
+        let shares = shares(&mut *server, &Workload::new(apart)?, 0, &self.goals)?;
         match self.goals.iter().zip(shares).find(|(goal, share)| *share < goal.target) {
             None => Ok(()),
             Some((goal, share)) => Err(PlanError::Contradiction(format!(
@@ -321,22 +356,51 @@ impl Search<'_> {
 /// Requests that are looked at alone.
 const MOST_ALONE: usize = 20_000;
 
-/// The share of the requests from a position on that meets each goal; who never ends meets none.
-fn shares(
-    server: &mut impl sched_sim::Server,
+/// What arrives in one run.
+enum Arriving {
+    Open(Workload),
+    Users(ClosedLoop),
+}
+
+/// Counts who meets the goals, from a position on.
+struct Tally<'a> {
+    from: usize,
+    goals: &'a [Goal],
+    met: Vec<u64>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(from: usize, goals: &'a [Goal]) -> Self {
+        Self { from, goals, met: vec![0; goals.len()] }
+    }
+
+    fn take(&mut self, served: &Served) {
+        if self.from as u64 <= served.position {
+            for (count, goal) in self.met.iter_mut().zip(self.goals) {
+                *count += u64::from(goal.is_met_by(served));
+            }
+        }
+    }
+
+    /// The share of the requests that meets each goal; who never ends meets none.
+    fn shares(self, requests: usize) -> Vec<f64> {
+        let judged = (requests - self.from) as f64;
+        self.met.into_iter().map(|n| n as f64 / judged).collect()
+    }
+}
+
+/// The share of the requests from a position on that meets each goal.
+fn shares<S: Server + ?Sized>(
+    server: &mut S,
     workload: &Workload,
     from: usize,
     goals: &[Goal],
 ) -> Result<Vec<f64>, PlanError> {
-    let mut met = vec![0_u64; goals.len()];
-    serve(server, workload, &mut (), |served| {
-        if from as u64 <= served.position {
-            for (count, goal) in met.iter_mut().zip(goals) {
-                *count += u64::from(goal.is_met_by(served));
-            }
-        }
+    let mut tally = Tally::new(from, goals);
+    let each = |served: &Served| {
+        tally.take(served);
         true
-    })?;
-    let judged = (workload.len() - from) as f64;
-    Ok(met.into_iter().map(|n| n as f64 / judged).collect())
+    };
+    serve(server, workload, &mut (), each, |_, _| true)?;
+    Ok(tally.shares(workload.len()))
 }

@@ -250,7 +250,7 @@ pub const W34: Check = Check {
     affects: &[Subject::Cost],
     advice: text("state the cost at the real load, with its SLO", "按真实负载与其 SLO 给出成本"),
     source: Source { work: "peakinfer.com", section: "case K064" },
-    raised_by: &[Command::Cost],
+    raised_by: &[Command::Cost, Command::Plan],
 };
 
 /// What these rules say of a run.
