@@ -13,7 +13,9 @@
 //! Near saturation a few per cent of step time become tens of per cent of latency, so
 //! [`Calibration::predict`] gives a band there.
 
-use sched_sim::{MeanWork, StepTime, StepWork, StretchTime, Ticks, Workload};
+use sched_sim::{
+    MeanWork, ServerOverheads, StepTime, StepWork, StretchTime, Ticks, WithOverheads, Workload,
+};
 
 use crate::error::{FitError, Result};
 use crate::fit::solve::Problem;
@@ -63,40 +65,33 @@ impl Overheads {
     }
 }
 
-/// A step time with overheads of the server.
-#[derive(Clone, Copy, Debug)]
-pub struct WithOverheads<T> {
+impl Overheads {
+    /// Those of the server, which make its steps longer, as whole attoseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`FitError::Simulation`] for an overhead below zero, not finite, or beyond any run.
+    pub fn of_server(&self) -> Result<ServerOverheads> {
+        Ok(ServerOverheads {
+            step: Ticks::from_seconds(self.per_step_s)?,
+            prompt_chunk: Ticks::from_seconds(self.per_prefill_s)?,
+            request: Ticks::from_seconds(self.per_request_s)?,
+        })
+    }
+}
+
+/// A step time with every step longer by a factor.
+struct Scaled<T> {
     inner: T,
-    /// Per step, prompt chunk and request, in attoseconds.
-    added: [u128; 3],
-    /// A factor on all of it, in parts of a million.
+    /// In parts of a million.
     scale: u128,
 }
 
 const MILLION: u128 = 1_000_000;
 
-impl<T: StepTime> WithOverheads<T> {
-    /// Adds overheads to a step time; the client's are not part of a step.
-    ///
-    /// # Errors
-    ///
-    /// [`FitError::Simulation`] for an overhead below zero, not finite, or beyond any run.
-    pub fn new(inner: T, overheads: &Overheads) -> Result<Self> {
-        let ticks = |s: f64| -> Result<u128> { Ok(Ticks::from_seconds(s)?.attoseconds()) };
-        let added = [
-            ticks(overheads.per_step_s)?,
-            ticks(overheads.per_prefill_s)?,
-            ticks(overheads.per_request_s)?,
-        ];
-        Ok(Self { inner, added, scale: MILLION })
-    }
-
-    /// The same with every step longer by a factor, rounded to a millionth.
-    ///
-    /// # Errors
-    ///
-    /// [`FitError::Range`] for a factor outside of 0.01 to 100.
-    pub fn scaled(self, factor: f64) -> Result<Self> {
+impl<T: StepTime> Scaled<T> {
+    /// The factor is rounded to a millionth.
+    fn new(inner: T, factor: f64) -> Result<Self> {
         if !(0.01 <= factor && factor <= 100.0) {
             let (min, max) = (0.01, 100.0);
             return Err(FitError::Range { input: "factor", min, max, value: factor });
@@ -104,44 +99,22 @@ impl<T: StepTime> WithOverheads<T> {
         // Between 10^4 and 10^8, as checked.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let scale = (factor * 1e6).round() as u128;
-        Ok(Self { scale, ..self })
-    }
-
-    fn of(&self, inner: Ticks, work: &StepWork) -> Ticks {
-        let [step, prefill, request] = self.added;
-        let sum = inner.attoseconds()
-            + step
-            + prefill * u128::from(work.prefills)
-            + request * u128::from(work.requests());
-        Ticks::from_attoseconds(if self.scale == MILLION {
-            sum
-        } else {
-            sum / MILLION * self.scale
-        })
+        Ok(Self { inner, scale })
     }
 }
 
-impl<T: StepTime> StepTime for WithOverheads<T> {
+impl<T: StepTime> StepTime for Scaled<T> {
     fn step(&self, work: &StepWork) -> Ticks {
-        self.of(self.inner.step(work), work)
+        Ticks::from_attoseconds(self.inner.step(work).attoseconds() / MILLION * self.scale)
     }
 
     fn stretch(&self, work: &StepWork) -> StretchTime {
-        if self.scale != MILLION {
-            // Rounding each step makes a scaled stretch not quite affine.
-            return StretchTime::one(self.step(work));
-        }
-        let stretch = self.inner.stretch(work);
-        StretchTime { first: self.of(stretch.first, work), ..stretch }
+        // Rounding each step makes a scaled stretch not quite affine.
+        StretchTime::one(self.step(work))
     }
 
     fn mean_seconds(&self, mean: &MeanWork) -> f64 {
-        let [step, prefill, request] = self.added.map(|x| x as f64 / 1e18);
-        let sum = self.inner.mean_seconds(mean)
-            + step
-            + prefill * mean.prefills
-            + request * (mean.prefills + mean.decodes);
-        sum * (self.scale as f64 / 1e6)
+        self.inner.mean_seconds(mean) * (self.scale as f64 / 1e6)
     }
 }
 
@@ -188,11 +161,12 @@ fn simulate<T: StepTime>(
 ) -> Result<Means> {
     let mut sums = [0.0; 3];
     for workload in &run.workloads {
-        let mut with = WithOverheads::new(step_time, overheads)?;
-        if factor != 1.0 {
-            with = with.scaled(factor)?;
-        }
-        let means = server.means(workload, &with)?;
+        let with = WithOverheads::new(step_time, overheads.of_server()?)?;
+        let means = if factor == 1.0 {
+            server.means(workload, &with)?
+        } else {
+            server.means(workload, &Scaled::new(with, factor)?)?
+        };
         for (sum, x) in sums.iter_mut().zip(means.values()) {
             *sum += x;
         }
@@ -209,7 +183,7 @@ fn load<T: StepTime>(
     step_time: &T,
     overheads: &Overheads,
 ) -> Result<Option<f64>> {
-    let with = WithOverheads::new(step_time, overheads)?;
+    let with = WithOverheads::new(step_time, overheads.of_server()?)?;
     let mut largest: Option<f64> = None;
     for workload in &run.workloads {
         if let Some(load) = server.load(workload, &with)? {

@@ -1,5 +1,6 @@
 //! `goodput fit`: a step time from measured steps, with what it is worth.
 
+mod calibrate;
 mod render;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use sched_sim::DecodeFirst;
 use serving_io::engine::EngineOptions;
 use serving_io::machine::Machine;
 use serving_io::roofline::Floor;
+use serving_io::scenario::StepTimeSource;
 
 use crate::output::{Format, check_outputs};
 
@@ -35,7 +37,9 @@ Examples:
   goodput fit batches.csv --map decodes=batch,time_ms=ms
   goodput fit steps.csv --validate other-steps.csv
   goodput fit steps.csv --validate requests.jsonl \\
-      --engine-args '--max-num-seqs 128 --num-gpu-blocks-override 2588'";
+      --engine-args '--max-num-seqs 128 --num-gpu-blocks-override 2588'
+  goodput fit --step-time llama-3.1-8b-h100-sxm \\
+      --calibrate requests.jsonl --max-num-seqs 128 -o mine.toml";
 
 /// Which steps are fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -81,7 +85,7 @@ impl FormName {
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Files with measured steps, or folders of kernel tables.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "step_time", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The form of the step time.
     #[arg(long, value_enum, default_value_t)]
@@ -107,20 +111,22 @@ pub struct Arguments {
     /// Files that were not fitted, to see how far the fit is off there.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     validate: Vec<PathBuf>,
-    /// Largest batch of the server, to replay a request log with --validate.
-    #[arg(long, value_name = "NUMBER", requires = "validate")]
+    /// Runs of one engine at several rates, to find what it adds to its kernels: results or request
+    /// logs with every request.
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    calibrate: Vec<PathBuf>,
+    /// The kernels for --calibrate, in place of a fit: coefficients, a preset, a step-time file or
+    /// roofline:….
+    #[arg(long, value_name = "STEP TIME", requires = "calibrate", conflicts_with = "files")]
+    step_time: Option<StepTimeSource>,
+    /// Largest batch of the server, to replay a request log with --validate or --calibrate.
+    #[arg(long, value_name = "NUMBER")]
     max_num_seqs: Option<u32>,
     /// Most prompt tokens of a request in a step, for the same.
     #[arg(long, value_name = "NUMBER", default_value_t = 2048)]
     chunk: u32,
     /// A `vllm serve` command line, or its flags: the replay follows vLLM's scheduler.
-    #[arg(
-        long,
-        value_name = "LINE",
-        requires = "validate",
-        conflicts_with = "max_num_seqs",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "LINE", conflicts_with = "max_num_seqs", allow_hyphen_values = true)]
     engine_args: Option<String>,
     /// Write the error of every point as CSV.
     #[arg(long, value_name = "FILE")]
@@ -148,7 +154,8 @@ pub struct Arguments {
 impl Arguments {
     /// Refuses to write over what is read, or twice into one file.
     fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let inputs: Vec<PathBuf> = self.files.iter().chain(&self.validate).cloned().collect();
+        let inputs: Vec<PathBuf> =
+            self.files.iter().chain(&self.validate).chain(&self.calibrate).cloned().collect();
         check_outputs(&inputs, &[("-o", output), ("--residuals", self.residuals.as_deref())])
     }
 
@@ -169,6 +176,28 @@ impl Arguments {
                 bail!(
                     "{option}: alone it only stands in the file of -o, which is not given; --model and --gpu together tell what no step can be faster than"
                 );
+            }
+        }
+        if self.validate.is_empty() && self.calibrate.is_empty() {
+            for (option, given) in [
+                ("--max-num-seqs", self.max_num_seqs.is_some()),
+                ("--engine-args", self.engine_args.is_some()),
+            ] {
+                if given {
+                    bail!(
+                        "{option}: is the server of --validate and --calibrate, and neither is given"
+                    );
+                }
+            }
+        }
+        if !self.calibrate.is_empty() {
+            for (option, given) in [
+                ("--validate", !self.validate.is_empty()),
+                ("--residuals", self.residuals.is_some()),
+            ] {
+                if given {
+                    bail!("{option}: is of a fit alone, without --calibrate");
+                }
             }
         }
         for (option, value) in
@@ -250,6 +279,9 @@ const LEAST: usize = 8;
 pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Result<String> {
     arguments.check_files(output)?;
     arguments.check_use(output)?;
+    if arguments.step_time.is_some() {
+        return calibrate::run(arguments, None, format, output);
+    }
     let options = arguments.options()?;
     let read = |path: &PathBuf| sources::read(path, &options).map_err(|e| anyhow!("{e}"));
     let mut sources: Vec<Source> = arguments.files.iter().map(read).collect::<Result<_>>()?;
@@ -258,6 +290,15 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
     }
     let form = arguments.form.form();
     let (groups, skipped) = fitted(&sources, form)?;
+    if !arguments.calibrate.is_empty() {
+        let [group] = groups.as_slice() else {
+            bail!(
+                "--calibrate: {} deployments were fitted and runs are of one: choose with --only",
+                groups.len()
+            );
+        };
+        return calibrate::run(arguments, Some(group), format, output);
+    }
     let mut checks = Vec::new();
     for path in &arguments.validate {
         checks.push(check(arguments, path, read(path)?, &groups)?);
@@ -423,20 +464,9 @@ fn replayed(
     }))
 }
 
-/// Writes the step-time file.
-fn write(arguments: &Arguments, path: &Path, groups: &[Group]) -> Result<String> {
-    let [group] = groups else {
-        bail!(
-            "-o {}: {} deployments were fitted and a file holds one: choose with --only",
-            path.display(),
-            groups.len()
-        );
-    };
-    let named = |p: &PathBuf| {
-        p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned())
-    };
-    let files: Vec<String> = arguments.files.iter().map(named).collect();
-    let about = About {
+/// What a step-time file says of itself, for the fit of a deployment from files of these names.
+fn about(arguments: &Arguments, group: &Group, files: &[String]) -> About {
+    About {
         name: arguments.name.clone().unwrap_or_else(|| {
             if group.name.is_empty() { files.join(" ") } else { group.name.clone() }
         }),
@@ -446,7 +476,27 @@ fn write(arguments: &Arguments, path: &Path, groups: &[Group]) -> Result<String>
         engine: arguments.engine.clone(),
         source: files.join(", "),
         licence: arguments.licence.clone(),
+    }
+}
+
+/// The names of files without their folders.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let named = |p: &PathBuf| {
+        p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned())
     };
+    paths.iter().map(named).collect()
+}
+
+/// Writes the step-time file.
+fn write(arguments: &Arguments, path: &Path, groups: &[Group]) -> Result<String> {
+    let [group] = groups else {
+        bail!(
+            "-o {}: {} deployments were fitted and a file holds one: choose with --only",
+            path.display(),
+            groups.len()
+        );
+    };
+    let about = about(arguments, group, &names(&arguments.files));
     let file = file(&group.fitted, about).map_err(|e| anyhow!("-o {}: {e}", path.display()))?;
     std::fs::write(path, file.to_toml())
         .with_context(|| format!("cannot write {}", path.display()))?;

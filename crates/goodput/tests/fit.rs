@@ -377,3 +377,45 @@ fn steps_are_held_against_what_the_hardware_allows() {
     not held against what the hardware allows: `mine` is no model that is known; nearest are `mistralai/Mistral-7B-v0.3`, `mistralai/Mixtral-8x7B-v0.1`, `mistralai/Mistral-7B-v0.1`
     ");
 }
+
+/// The "engine" is a simulation whose steps are 1 ms longer than its kernels and 20 us for each
+/// request; 400 requests of 1, 6 and 12 a second are its runs. What a prompt and the client add is
+/// 0, and no run is far off when it is predicted from the others.
+#[test]
+fn overheads_are_calibrated_on_runs_and_kept_in_the_file() {
+    let dir = folder();
+    let kernels = "decode:base=6ms,decode=20us/request,context=40ns/token; \
+                   mixed:base=7ms,prefill=30us/token,decode=30us/request,context=60ns/token";
+    let engine = "decode:base=7ms,decode=40us/request,context=40ns/token; \
+                  mixed:base=8.02ms,prefill=30us/token,decode=50us/request,context=60ns/token";
+    for rate in ["1", "6", "12"] {
+        let out = format!("r{rate}.jsonl");
+        let rate = format!("{rate}/s");
+        let sim = ["sim", "--step-time", engine, "--max-num-seqs", "64", "--chunk", "512"];
+        let load = ["--rate", &rate, "--requests", "400", "--requests-out", &out];
+        run(dir.path(), &[&sim[..], &load].concat());
+    }
+    let calibrate = |more: &[&str]| {
+        let server = ["--max-num-seqs", "64", "--chunk", "512"];
+        let runs = ["--calibrate", "r1.jsonl", "r6.jsonl", "r12.jsonl"];
+        run(dir.path(), &[&["fit", "--step-time", kernels][..], &server, more, &runs].concat())
+    };
+    insta::assert_snapshot!("calibrated", calibrate(&["-o", "mine.toml", "--name", "mine"]));
+    let again = ["sim", "--step-time", "mine.toml", "--max-num-seqs", "64", "--requests", "50"];
+    let said = run(dir.path(), &again);
+    assert!(said.contains("; overheads: "), "{said}");
+    assert!(said.contains("calibrated end to end on r1.jsonl, r6.jsonl, r12.jsonl"), "{said}");
+    let json = calibrate(&["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let per_step = json["overheads"]["per_step_s"].as_f64().unwrap();
+    assert!((per_step / 1e-3 - 1.0).abs() < 0.05, "{json}");
+    let said = [
+        run(dir.path(), &["fit", "--step-time", "mine.toml", "--calibrate", "r1.jsonl"]),
+        run(dir.path(), &["fit", "--step-time", kernels]),
+        run(dir.path(), &["fit", "steps.csv", "--max-num-seqs", "64"]),
+        calibrate(&["--format", "csv"]),
+        calibrate(&["--residuals", "x.csv"]),
+    ]
+    .concat();
+    insta::assert_snapshot!("calibration_refused", said);
+}

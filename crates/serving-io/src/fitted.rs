@@ -17,6 +17,7 @@
 //! | `[decode_table_ms]` | of `table`: `decodes` and `context_each`, lists that rise, and `times`, a list for each of `decodes` |
 //! | `[prefill_table_ms]` | of `table`: `prompt_tokens`, `context` of all decodes together, `times`, and what is added: `c` per decode, `q` per pair of prompt tokens |
 //! | `[step_ms]` | of `affine`: `a`, `b`, `c`, `d`, `q`; of `floored`: `o`, `w`, `b`, `cp`, `cd`, `e` |
+//! | `[overheads_ms]` | of any form, optional: `step`, `prompt_chunk` and `request`, which the server adds to each step, to each prompt chunk and to each request in it |
 //! | `[[regimes]]` | `regime`, `points`, `mean_absolute`, those of `p90_absolute`, `p95_absolute`, `worst`, `max_absolute` and `bias` that are known, and the ranges of P, B, C and A as `[least, most]` |
 //!
 //! Built-in [presets](crate::preset) are files of this kind.
@@ -53,8 +54,8 @@
 use std::fmt::{self, Write};
 
 use sched_sim::{
-    Affine, Coefficients, Extra, Floored, FlooredCoefficients, Grid, MeanWork, Split, StepTime,
-    StepWork, StretchTime, Table, Ticks, TwoRegime,
+    Affine, Coefficients, Extra, Floored, FlooredCoefficients, Grid, MeanWork, ServerOverheads,
+    Split, StepTime, StepWork, StretchTime, Table, Ticks, TwoRegime, WithOverheads,
 };
 use serde::Deserialize;
 use toml::Spanned;
@@ -105,6 +106,8 @@ pub enum FittedStep {
     Affine(Affine),
     /// `floored`.
     Floored(Floored),
+    /// Any of them with what the server adds.
+    Calibrated(Box<WithOverheads<Self>>),
 }
 
 impl FittedStep {
@@ -117,6 +120,7 @@ impl FittedStep {
             Self::Table(_) => "table",
             Self::Affine(_) => "affine",
             Self::Floored(_) => "floored",
+            Self::Calibrated(t) => t.inner().form(),
         }
     }
 
@@ -127,6 +131,7 @@ impl FittedStep {
             Self::Table(t) => t,
             Self::Affine(t) => t,
             Self::Floored(t) => t,
+            Self::Calibrated(t) => t.as_ref(),
         }
     }
 }
@@ -138,6 +143,10 @@ impl StepTime for FittedStep {
 
     fn stretch(&self, work: &StepWork) -> StretchTime {
         self.inner().stretch(work)
+    }
+
+    fn decode_alone(&self, context: u64, mixed: bool) -> StretchTime {
+        self.inner().decode_alone(context, mixed)
     }
 
     fn mean_seconds(&self, mean: &MeanWork) -> f64 {
@@ -185,6 +194,17 @@ impl fmt::Display for FittedStep {
                 let texts: Vec<String> =
                     parts.iter().map(|(name, t)| format!("{name}={}", t.compact())).collect();
                 write!(f, "{}", texts.join(","))
+            }
+            Self::Calibrated(t) => {
+                let o = t.overheads();
+                write!(
+                    f,
+                    "{}; overheads: {} a step, {} a prompt chunk, {} a request",
+                    t.inner(),
+                    o.step.compact(),
+                    o.prompt_chunk.compact(),
+                    o.request.compact()
+                )
             }
         }
     }
@@ -254,6 +274,7 @@ struct Raw {
     prefill_ms: Option<Spanned<RawAffine>>,
     extra_ms: Option<Spanned<RawExtra>>,
     step_ms: Option<Spanned<RawStep>>,
+    overheads_ms: Option<Spanned<RawOverheads>>,
     #[serde(default)]
     regimes: Vec<FittedRegime>,
 }
@@ -313,6 +334,14 @@ struct RawExtra {
     comm: Option<String>,
     #[serde(default)]
     floor: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOverheads {
+    step: String,
+    prompt_chunk: String,
+    request: String,
 }
 
 /// The coefficients of either form with one set: which are there tells which it is.
@@ -424,8 +453,25 @@ impl RawStep {
 }
 
 impl Raw {
-    /// The coefficients, or what is wrong with them and where.
+    /// The step time, or what is wrong with it and where.
     fn step(&self) -> std::result::Result<FittedStep, (std::ops::Range<usize>, String)> {
+        let kernels = self.kernels()?;
+        let Some(raw) = &self.overheads_ms else { return Ok(kernels) };
+        let r = raw.get_ref();
+        let read = || -> std::result::Result<FittedStep, String> {
+            let overheads = ServerOverheads {
+                step: ticks("step", &r.step)?,
+                prompt_chunk: ticks("prompt_chunk", &r.prompt_chunk)?,
+                request: ticks("request", &r.request)?,
+            };
+            let with = WithOverheads::new(kernels, overheads).map_err(|e| e.to_string())?;
+            Ok(FittedStep::Calibrated(Box::new(with)))
+        };
+        read().map_err(|problem| (raw.span(), problem))
+    }
+
+    /// The coefficients, or what is wrong with them and where.
+    fn kernels(&self) -> std::result::Result<FittedStep, (std::ops::Range<usize>, String)> {
         let at_form = |problem: &str| (self.form.span(), problem.to_owned());
         let at = |span: std::ops::Range<usize>| move |problem: String| (span, problem);
         // Every form has its tables and no others.
@@ -603,6 +649,15 @@ fn write_step(out: &mut String, step: &FittedStep) {
                 ],
             );
         }
+        FittedStep::Calibrated(t) => {
+            write_step(out, t.inner());
+            let o = t.overheads();
+            table(
+                out,
+                "overheads_ms",
+                &[("step", o.step), ("prompt_chunk", o.prompt_chunk), ("request", o.request)],
+            );
+        }
     }
 }
 
@@ -684,5 +739,61 @@ impl FittedStepTime {
         out.truncate(out.trim_end().len());
         out.push('\n');
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+schema_version = 1
+name = "mine"
+model = ""
+gpu = ""
+engine = ""
+form = "affine"
+source = "steps.csv"
+licence = ""
+method = "by hand"
+limits = []
+[step_ms]
+a = "8"
+b = "0.06"
+c = "0"
+d = "0"
+q = "0"
+"#;
+
+    /// 8 ms, 1 ms a step, 0.5 ms for the chunk and 0.25 for each of four requests.
+    #[test]
+    fn overheads_are_added_and_written_again() {
+        let text = format!(
+            "{FILE}[overheads_ms]\nstep = \"1\"\nprompt_chunk = \"0.5\"\nrequest = \"0.25\"\n"
+        );
+        let file = FittedStepTime::parse("mine.toml", &text).unwrap();
+        let mut work = StepWork::default();
+        (work.prefills, work.decodes) = (1, 3);
+        assert_eq!(file.step.step(&work), "10.5ms".parse().unwrap());
+        assert_eq!(file.step.form(), "affine");
+        assert_eq!(
+            file.step.to_string(),
+            "base=8ms,prefill=60us/token; overheads: 1ms a step, 500us a prompt chunk, 250us a request"
+        );
+        assert_eq!(FittedStepTime::parse("again.toml", &file.to_toml()).unwrap(), file);
+    }
+
+    #[test]
+    fn a_wrong_overhead_is_named_with_its_line() {
+        let said = |overheads: &str| {
+            let text = format!("{FILE}[overheads_ms]\n{overheads}");
+            FittedStepTime::parse("mine.toml", &text).unwrap_err().to_string()
+        };
+        let rest = "prompt_chunk = \"0\"\nrequest = \"0\"\n";
+        let e = said(&format!("step = \"-1\"\n{rest}"));
+        assert!(e.starts_with("mine.toml, line 18") && e.contains("`step`: found `-1`"), "{e}");
+        let e = said(&format!("step = \"1e7\"\n{rest}"));
+        assert!(e.contains("step"), "{e}");
+        assert!(said(rest).contains("missing field `step`"), "{}", said(rest));
     }
 }

@@ -1,12 +1,12 @@
 //! Which step time predicts a case, and what it was made from.
 
 use anyhow::{Context, Result};
-use capacity::calibrate::{Calibration, CalibrationRun, WithOverheads, calibrate};
+use capacity::calibrate::{Calibration, CalibrationRun, calibrate};
 use capacity::means::Means;
 use capacity::watch::Watched;
 use metrics_core::Seconds;
 use metrics_core::format::{percent, time};
-use sched_sim::StepTime;
+use sched_sim::{StepTime, WithOverheads};
 use serving_io::fitted::{FittedRegime, FittedStepTime};
 use serving_io::preset;
 
@@ -96,7 +96,7 @@ pub fn choose(case: &Case, from: From) -> Result<std::result::Result<Chosen, Str
             ));
         }
         let client = Seconds::new(overheads.client_s)?;
-        let step = WithOverheads::new(preset.step, &overheads)?;
+        let step = WithOverheads::new(preset.step, overheads.of_server()?)?;
         let step = Watched::<Box<dyn StepTime>>::new(Box::new(step));
         return Ok(Ok(Chosen { step, client, made_from: Some(made_from), ranges }));
     }

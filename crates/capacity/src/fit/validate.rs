@@ -70,17 +70,23 @@ impl Replay {
     }
 }
 
-/// Replays measured requests at their arrivals on a simulated server.
+/// Measured requests as a simulation takes them.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The requests, from the first arrival on.
+    pub workload: Workload,
+    /// What was measured of them.
+    pub means: Means,
+    /// How many requests were left out: what they asked for is not known, or they did not complete.
+    pub left_out: u64,
+}
+
+/// The requests of a run whose arrival, token counts and latencies are known.
 ///
 /// # Errors
 ///
-/// [`FitError::NoPoints`] if no request has arrival, both token counts and latencies;
-/// [`FitError::Simulation`] if the workload cannot be simulated.
-pub fn replay(
-    timelines: &[RequestTimeline],
-    server: &dyn Server,
-    step_time: &dyn StepTime,
-) -> Result<Replay> {
+/// [`FitError::NoPoints`] if there is none; [`FitError::Simulation`] if they cannot be simulated.
+pub fn measured(timelines: &[RequestTimeline]) -> Result<Measured> {
     let mut known: Vec<(f64, &RequestTimeline)> = timelines
         .iter()
         .filter(|t| t.outcome() == Outcome::Completed && t.metrics().is_some())
@@ -100,16 +106,32 @@ pub fn replay(
             (t.input_tokens().unwrap_or_default(), t.output_tokens().unwrap_or_default());
         requests.push(WorkloadRequest::new(i.to_string(), at, input, output));
     }
-    let workload = Workload::new(requests)?;
-    let measured: Vec<RequestTimeline> = known.iter().map(|(_, t)| (*t).clone()).collect();
-    let measured = Means::of(&measured).ok_or_else(none)?;
+    let completed: Vec<RequestTimeline> = known.iter().map(|(_, t)| (*t).clone()).collect();
+    Ok(Measured {
+        workload: Workload::new(requests)?,
+        means: Means::of(&completed).ok_or_else(none)?,
+        left_out: (timelines.len() - known.len()) as u64,
+    })
+}
+
+/// Replays measured requests at their arrivals on a simulated server.
+///
+/// # Errors
+///
+/// As [`measured`]; [`FitError::Simulation`] if the workload cannot be simulated.
+pub fn replay(
+    timelines: &[RequestTimeline],
+    server: &dyn Server,
+    step_time: &dyn StepTime,
+) -> Result<Replay> {
+    let Measured { workload, means, left_out } = measured(timelines)?;
     let predicted = server.means(&workload, step_time)?;
     Ok(Replay {
-        requests: known.len() as u64,
-        left_out: (timelines.len() - known.len()) as u64,
-        measured,
+        requests: workload.requests().len() as u64,
+        left_out,
+        measured: means,
         predicted,
-        errors: predicted.errors(&measured),
+        errors: predicted.errors(&means),
         load: server.load(&workload, step_time)?,
     })
 }
