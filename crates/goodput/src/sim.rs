@@ -1,5 +1,6 @@
 //! `goodput sim`: a workload under one or several settings, on an exact clock.
 
+mod explain;
 mod generate;
 mod render;
 mod seeds;
@@ -37,6 +38,7 @@ use serving_io::run::Note;
 use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
 use serving_io::timeline::Header;
 
+use self::explain::Spent;
 use self::served::{Arriving, TailAnswer};
 use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
@@ -395,6 +397,8 @@ struct Simulated {
     each: Vec<RunStatistics>,
     /// Where the time of the slowest went, if that was asked for.
     tail: Option<TailAnswer>,
+    /// Where its time went, for the comparison of policies.
+    spent: Option<Spent>,
     /// What vllm-v1 was told.
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
@@ -441,8 +445,9 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         return seeds::run(arguments, &source, settings, limits, n, format);
     }
     let progress = progress(settings.len());
+    let booked = explain::books(&settings);
     let run = |setting| {
-        let run = simulate(arguments, &source, setting, limits);
+        let run = simulate(arguments, &source, setting, limits, booked);
         progress.inc(1);
         run
     };
@@ -848,12 +853,13 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
     Ok((source, settings))
 }
 
-/// Runs one setting.
+/// Runs one setting; `booked`: whether it has to say where its time went.
 fn simulate(
     arguments: &Arguments,
     source: &Source,
     setting: Setting,
     limits: RunLimits,
+    booked: bool,
 ) -> Result<Simulated> {
     if let Some(users) = setting.users {
         let Some(spec) = &source.drawn else {
@@ -868,13 +874,14 @@ fn simulate(
             system_prompts: spec.system_prompts,
             seed: spec.seed,
         };
-        return run_setting(arguments, &Arriving::Users(closed), setting, limits);
+        return run_setting(arguments, &Arriving::Users(closed), setting, limits, booked);
     }
     if setting.rate_scale == RateScale::new(1, 1)? {
-        return run_setting(arguments, &Arriving::Open(&source.workload), setting, limits);
+        let open = Arriving::Open(&source.workload);
+        return run_setting(arguments, &open, setting, limits, booked);
     }
     let scaled = source.workload.scale_rate(setting.rate_scale)?;
-    run_setting(arguments, &Arriving::Open(&scaled), setting, limits)
+    run_setting(arguments, &Arriving::Open(&scaled), setting, limits, booked)
 }
 
 /// Runs what arrives under one setting.
@@ -883,6 +890,7 @@ fn run_setting(
     arriving: &Arriving<'_>,
     setting: Setting,
     limits: RunLimits,
+    booked: bool,
 ) -> Result<Simulated> {
     let cost = Watched::new(step_time(&setting.step_time)?);
     let (mut config, mut remarks) = (None, Vec::new());
@@ -895,7 +903,8 @@ fn run_setting(
     }
     let mut server = served::server(arguments, &setting, config.as_ref(), limits, &cost)?;
     let mut watch = (Steps::default(), BatchHistory::new());
-    let observer: &mut dyn Observer = if arguments.is_watched() { &mut watch } else { &mut () };
+    let watched = booked || arguments.is_watched();
+    let observer: &mut dyn Observer = if watched { &mut watch } else { &mut () };
     let driven;
     let result = match arriving {
         Arriving::Open(workload) => {
@@ -930,13 +939,11 @@ fn run_setting(
     };
     // Each replica gets its share.
     load.arrival_rate = load.arrival_rate.map(|rate| rate / setting.replicas as f64);
-    let tail = match &arguments.explain_tail {
-        Some(text) => {
-            let p = served::percentile(text)?;
-            Some(TailAnswer::of(&Ledger::new(&result, &watch.0, &cost)?, p))
-        }
-        None => None,
-    };
+    let asked = arguments.explain_tail.as_deref().map(served::percentile).transpose()?;
+    let ledger =
+        (booked || asked.is_some()).then(|| Ledger::new(&result, &watch.0, &cost)).transpose()?;
+    let tail = ledger.as_ref().zip(asked).map(|(ledger, p)| TailAnswer::of(ledger, p));
+    let spent = ledger.as_ref().filter(|_| booked).map(Spent::of);
     if let Some(path) = &arguments.trace_out {
         if setting.replicas > 1 {
             bail!("--trace-out: is for one server, got {} replicas", setting.replicas);
@@ -964,6 +971,7 @@ fn run_setting(
         load,
         each,
         tail,
+        spent,
         config,
         remarks,
         warm_up,

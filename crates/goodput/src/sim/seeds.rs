@@ -120,7 +120,7 @@ pub fn run(
             notes: Vec::new(),
         };
         for replicated in &mut all {
-            let run = simulate(arguments, &drawn, replicated.setting.clone(), limits)?;
+            let run = simulate(arguments, &drawn, replicated.setting.clone(), limits, false)?;
             replicated.values.push(COLUMNS.iter().map(|c| (c.value)(&run)).collect());
         }
     }

@@ -1,0 +1,112 @@
+//! What `goodput sim` says beside its table, and what it streams.
+
+#![allow(clippy::unwrap_used, reason = "it is a test")]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What it prints in a directory of the repository, with its exit code if that is not 0.
+fn run_in(dir: &Path, arguments: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_goodput"));
+    let arguments = std::iter::once("sim").chain(arguments.split_whitespace());
+    let output = command.args(arguments).current_dir(dir).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    match output.status.code() {
+        Some(0) => text + &said,
+        code => format!("{text}{said}exit {}\n", code.unwrap()),
+    }
+}
+
+fn sim(arguments: &str) -> String {
+    run_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
+}
+
+fn json(arguments: &str) -> Value {
+    let text = sim(&format!("{arguments} --format json"));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// The part of a text from the line that begins with this to the next empty line.
+fn part<'a>(text: &'a str, from: &str) -> &'a str {
+    let start = text.find(from).unwrap_or_else(|| panic!("{from}: {text}"));
+    text[start..].split("\n\n").next().unwrap_or_default()
+}
+
+/// Three policies under one batch limit, two of which have a chunk.
+const POLICIES: &str = "--policy decode-first,prefill-first,sglang --chunk 128,512 \
+                        --max-num-seqs 64 --rate 6/s --requests 400";
+
+/// Two chunks for two policies and none for the third are five rows; every sentence is made of the
+/// figures of the table above it.
+#[test]
+fn a_comparison_of_policies_is_explained() {
+    let text = sim(POLICIES);
+    let rows = part(&text, "policy  ").lines().skip(1);
+    let chunks: Vec<&str> = rows.map(|row| row.split_whitespace().nth(2).unwrap()).collect();
+    assert_eq!(chunks, ["128", "512", "-", "128", "512"]);
+    insta::assert_snapshot!(part(&text, "What the policies"));
+    let markdown = sim(&format!("{POLICIES} --format md"));
+    for line in part(&text, "What the policies").lines().skip(1) {
+        let (_, says) = line.split_at_checked(19).unwrap();
+        assert!(markdown.contains(says), "{says}: {markdown}");
+    }
+}
+
+/// The rules promise it, and the figures of the table have to show it: who decodes first keeps TPOT
+/// low and lets prompts wait, who prefills first the reverse.
+#[test]
+fn decode_first_protects_tpot_and_prefill_first_ttft() {
+    let answer = json(POLICIES);
+    let p99 = |policy: &str, latency: &str| -> Vec<f64> {
+        let runs = answer["runs"].as_array().unwrap().iter();
+        let of = runs.filter(|r| r["policy"] == policy);
+        let figure = |r: &Value| r["latency"][latency]["p99_s"].as_f64();
+        of.map(|r| figure(r).unwrap()).collect()
+    };
+    for decode_first in p99("decode-first", "tpot") {
+        assert!(decode_first < p99("prefill-first", "tpot")[0]);
+    }
+    for decode_first in p99("decode-first", "ttft") {
+        assert!(p99("prefill-first", "ttft")[0] < decode_first);
+    }
+    let explained = &answer["policies_explained"][0];
+    let pairs = explained["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2, "decode-first with each of the others: {pairs:?}");
+    assert_eq!(pairs[0]["protects_ttft"], "prefill-first");
+    assert_eq!(pairs[0]["as_the_rules_say"], true);
+    assert_eq!(pairs[0]["tpot_p99"], serde_json::json!({ "lower": 2, "higher": 0, "of": 2 }));
+    // The books: shares of all accounts are the whole.
+    let time = &explained["policies"][0]["runs"][0]["time"]["after_first_token"];
+    let sum: f64 = time.as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{time}");
+}
+
+/// One prompt at a time and no stream beside it: both rules decide the same, so no rule is at work
+/// and the text says so instead of praising one.
+#[test]
+fn figures_that_do_not_follow_the_rules_are_told() {
+    let settings = "--policy decode-first,prefill-first --max-num-seqs 1 --chunk 100000 \
+                    --requests 50 --rate 1/min --step-time base=10ms";
+    let answer = json(settings);
+    let pair = &answer["policies_explained"][0]["pairs"][0];
+    assert_eq!(pair["as_the_rules_say"], false);
+    insta::assert_snapshot!(pair["text"].as_str().unwrap());
+}
+
+/// Settings that differ in more than the policy are compared among their like alone.
+#[test]
+fn policies_are_compared_under_equal_settings() {
+    let settings = "--policy decode-first,prefill-first --max-num-seqs 8,16,32 --chunk 256 \
+                    --requests 100";
+    let answer = json(settings);
+    let groups = answer["policies_explained"].as_array().unwrap();
+    let of: Vec<&str> = groups.iter().map(|g| g["settings"].as_str().unwrap()).collect();
+    assert_eq!(of, ["max_num_seqs 8", "max_num_seqs 16", "max_num_seqs 32"]);
+    let text = sim(settings);
+    assert_eq!(text.matches("What the policies").count(), 2);
+    assert!(text.contains("\nand so for 1 more (--format json has all)\n"), "{text}");
+    assert!(json("--max-num-seqs 8,16 --requests 20")["policies_explained"].is_null());
+}
