@@ -1,6 +1,6 @@
 //! What `goodput sim` says beside its table, and what it streams.
 
-#![allow(clippy::unwrap_used, reason = "it is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "it is a test")]
 
 use std::path::Path;
 use std::process::Command;
@@ -109,4 +109,63 @@ fn policies_are_compared_under_equal_settings() {
     assert_eq!(text.matches("What the policies").count(), 2);
     assert!(text.contains("\nand so for 1 more (--format json has all)\n"), "{text}");
     assert!(json("--max-num-seqs 8,16 --requests 20")["policies_explained"].is_null());
+}
+
+/// The same requests, kept and not kept: what is counted is the same, to the last digit, and what
+/// is sketched is off by what the answer states at most.
+#[test]
+fn a_sketched_run_agrees_with_the_exact_one() {
+    for settings in [
+        "--policy decode-first,sarathi,sglang --chunk 256 --kv-blocks 3000 --max-waiting 20 --rate 22/s",
+        "--replicas 3 --router power-of-two --max-num-seqs 8 --timeout 3s --rate-scale 5/2",
+        "--policy vllm-v1 --num-kv-blocks 9000 --enable-prefix-caching=false --until 20s",
+        "--turns 3 --think exponential:mean=2s --rate 5/s --max-num-seqs 16",
+    ] {
+        let slo = "ttft<300ms,tpot<12ms,p99(e2e)<10s";
+        let settings = format!("{settings} --requests 700 --slo {slo}");
+        let (exact, sketched) = (json(&settings), json(&format!("{settings} --sketch")));
+        let runs = |answer: &Value| answer["runs"].as_array().unwrap().clone();
+        for (exact, sketched) in runs(&exact).iter().zip(&runs(&sketched)) {
+            for key in ["simulation", "kv_cache", "requests", "window_s", "truncated", "fleet"] {
+                assert_eq!(exact[key], sketched[key], "{settings}: {key}");
+            }
+            // A truncated run has no goodput.
+            assert_eq!(exact["goodput"].is_null(), settings.contains("--until"), "{settings}");
+            for key in ["good", "goodput_per_s", "goodput_ratio", "attainment", "limits"] {
+                assert_eq!(exact["goodput"][key], sketched["goodput"][key], "{settings}: {key}");
+            }
+            let error = sketched["sketch_relative_error"].as_f64().unwrap();
+            assert!(0.0 < error && error < 1e-3, "{error}");
+            for latency in ["ttft", "tpot", "e2e", "queue_time"] {
+                let of = |run: &Value, key: &str| run["latency"][latency][key].as_f64();
+                for key in ["p50_s", "p90_s", "p95_s", "p99_s"] {
+                    let (a, b) = (of(exact, key).unwrap(), of(sketched, key).unwrap());
+                    // A wait of nothing is nothing, and a picosecond is the sketch's unit.
+                    assert!((a - b).abs() <= error * a + 1e-12, "{settings}: {latency} {key}");
+                }
+                assert_eq!(of(exact, "max_s"), of(sketched, "max_s"));
+                let (a, b) = (of(exact, "mean_s").unwrap(), of(sketched, "mean_s").unwrap());
+                assert!((a - b).abs() <= 1e-12 * a, "{settings}: mean of {latency}");
+            }
+        }
+    }
+}
+
+/// What needs the requests says why.
+#[test]
+fn a_sketched_run_refuses_what_needs_its_requests() {
+    let mut said = String::new();
+    for more in [
+        "--requests 10 --trace azure.csv",
+        "--users 3",
+        "--seeds 3",
+        "--requests-out r.jsonl",
+        "--explain-tail p99",
+        "--trace-out t.json",
+        "--scenario ../../scenarios/policies.toml",
+        "--policy vllm-v1 --num-kv-blocks 4000",
+    ] {
+        said.push_str(&sim(&format!("--sketch --max-num-seqs 8 {more}")));
+    }
+    insta::assert_snapshot!(said);
 }

@@ -634,6 +634,10 @@ fn common(text: &mut String, answer: &Answer) -> Result<()> {
                 line(text, if i == 0 { "step time" } else { "" }, l)?;
             }
         }
+        if let Some(sketched) = first.report.as_ref().and_then(|r| r.sketched) {
+            let error = format::percent(sketched.relative_error);
+            line(text, "sketched", &format!("percentiles are off by {error} at most"))?;
+        }
         if !first.setting.slo.is_empty()
             && answer.runs.iter().all(|r| r.setting.slo == first.setting.slo)
         {
