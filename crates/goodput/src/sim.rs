@@ -26,18 +26,20 @@ use sched_sim::fleet::RouterKind;
 use sched_sim::ledger::{Ledger, Steps};
 use sched_sim::server::Rejection;
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::workload::{ClosedLoop, WorkloadSpec};
+use sched_sim::workload::{ClosedLoop, Delay, WorkloadSpec};
 use sched_sim::{
     AdmissionRule, BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, Preemption,
-    RateScale, RequestDetail, RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings,
-    StepTime, Ticks, TokenBucket, Workload,
+    RateScale, RequestDetail, RunEnd, RunResult, RunStatistics, StepTime, Ticks, TokenBucket,
+    Workload,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
-use serving_io::policy::{ServerOptions, may_swap, named, takes_chunk};
+use serving_io::policy::{self, ServerOptions, may_swap, named, takes_chunk};
 use serving_io::roofline::Floor;
 use serving_io::run::Note;
-use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
+use serving_io::scenario::{
+    MOST_REPLICAS, MOST_USERS, POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource,
+};
 use serving_io::timeline::Header;
 
 use self::explain::Spent;
@@ -307,10 +309,18 @@ impl Arguments {
         self.explain_tail.is_some() || self.trace_out.is_some()
     }
 
-    /// How long clients wait.
-    fn patience(&self) -> Result<Option<Ticks>> {
-        let time = |t: &str| t.parse::<Ticks>().map_err(|e| anyhow!("--timeout: {e}"));
-        self.timeout.as_deref().map(time).transpose()
+    /// These options, with whom else the server refuses.
+    fn admission(&self, own: &ServerOptions) -> ServerOptions {
+        let mut server = own.clone();
+        server.max_waiting = self.max_waiting.or(own.max_waiting);
+        server.max_waiting_tokens = self.max_waiting_tokens.or(own.max_waiting_tokens);
+        if let Some(bucket) = self.token_bucket {
+            server.token_bucket = Some(Box::new(bucket));
+        }
+        if let Some(rule) = self.admission_rule {
+            server.admission_rule = Some(Box::new(rule));
+        }
+        server
     }
 
     /// Refuses to write over what is read, or twice into one file.
@@ -342,8 +352,13 @@ struct Setting {
     /// Servers behind a router.
     replicas: u64,
     router: RouterKind,
-    /// Users who wait for their answers, in place of a rate.
+    /// Users who wait for their answers, in place of a rate, and how long they think.
     users: Option<u64>,
+    think: Delay,
+    /// How long clients wait.
+    timeout: Option<Ticks>,
+    /// When the run is cut.
+    until: Option<Ticks>,
 }
 
 impl Setting {
@@ -362,6 +377,9 @@ impl Setting {
             replicas: 1,
             router: RouterKind::LeastRequests,
             users: None,
+            think: Delay::Constant(Ticks::ZERO),
+            timeout: None,
+            until: None,
         })
     }
 
@@ -374,6 +392,12 @@ impl Setting {
         named(&self.policy, self.max_num_seqs, self.chunk, &self.server)
             .ok_or_else(|| anyhow!("--policy: unknown policy `{}`", self.policy))?
             .map_err(anyhow::Error::from)
+    }
+
+    /// Name and value of what the clients do and when the run is cut, where it is said.
+    fn clients(&self) -> Vec<(&'static str, Ticks)> {
+        let all = [("timeout", self.timeout), ("until", self.until)];
+        all.into_iter().filter_map(|(name, time)| Some((name, time?))).collect()
     }
 
     /// What vLLM's scheduler is told, if it is the policy, and what is left out or assumed.
@@ -391,7 +415,6 @@ impl Setting {
     /// The load that a workload is for one server.
     fn load(
         &self,
-        arguments: &Arguments,
         config: Option<&VllmConfig>,
         workload: &Workload,
         cost: &impl StepTime,
@@ -400,7 +423,7 @@ impl Setting {
             OfferedLoad::of_vllm_v1(workload, config, cost)?
         } else {
             // What a server can do at most, whoever it refuses.
-            let open = self.server_settings(arguments)?.open();
+            let open = self.server.settings()?.open();
             OfferedLoad::of_server(workload, self.named_policy()?, open, cost)?
         };
         // Each replica gets its share.
@@ -414,16 +437,6 @@ impl Setting {
             StepTimeSource::Fitted(file) => cost.beyond(&file.regimes),
             _ => Vec::new(),
         }
-    }
-
-    /// Whom its server refuses, and its KV blocks.
-    fn server_settings(&self, arguments: &Arguments) -> Result<ServerSettings> {
-        let mut settings = self.server.settings()?;
-        settings.max_waiting = arguments.max_waiting;
-        settings.max_waiting_tokens = arguments.max_waiting_tokens;
-        settings.bucket = arguments.token_bucket;
-        settings.rule = arguments.admission_rule;
-        Ok(settings)
     }
 }
 
@@ -487,16 +500,8 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
             );
         }
     }
-    let limits = RunLimits {
-        until: arguments
-            .until
-            .as_deref()
-            .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--until: {e}")))
-            .transpose()?,
-        ..RunLimits::default()
-    };
     if let Some(n) = arguments.seeds {
-        return seeds::run(arguments, &source, settings, limits, n, format);
+        return seeds::run(arguments, &source, settings, n, format);
     }
     let progress = match source.drawn.as_ref().filter(|_| arguments.sketch) {
         Some(spec) => sketch::progress(spec.requests, settings.len()),
@@ -505,9 +510,9 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     let booked = explain::books(&settings);
     let run = |setting| {
         if arguments.sketch {
-            return sketch::simulate(arguments, &source, setting, limits, &progress);
+            return sketch::simulate(arguments, &source, setting, &progress);
         }
-        let run = simulate(arguments, &source, setting, limits, booked);
+        let run = simulate(arguments, &source, setting, booked);
         progress.inc(1);
         run
     };
@@ -580,11 +585,6 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         .as_deref()
         .map(|t| t.parse::<StepTimeSource>().map_err(|e| anyhow!("--step-time: {e}")))
         .transpose()?;
-    let counts = |option: &str, list: &[String]| -> Result<Vec<u64>> {
-        list.iter()
-            .map(|n| grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}")))
-            .collect()
-    };
     let max_num_seqs = counts("--max-num-seqs", &arguments.max_num_seqs)?;
     let chunks = counts("--chunk", &arguments.chunk)?;
     let scales: Result<Vec<RateScale>> = arguments
@@ -593,21 +593,16 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         .map(|s| s.trim().parse().map_err(|e| anyhow!("--rate-scale: {e}")))
         .collect();
     let scales = scales?;
+    let timeout = time_of("--timeout", arguments.timeout.as_deref())?;
+    let until = time_of("--until", arguments.until.as_deref())?;
+    let think = arguments.generate.think()?;
     let engines = arguments.engine.combinations()?;
     let mut policies = arguments.policy.clone();
     policies.extend(arguments.engine.engine.iter().map(|_| VLLM_V1.to_owned()));
     if !arguments.engine.num_kv_blocks.is_empty() && !arguments.engine.kv_memory.is_empty() {
         bail!("--num-kv-blocks and --kv-memory both say how large the KV cache is: give one");
     }
-    let servers = Servers {
-        tokens: counts("--max-num-batched-tokens", &arguments.engine.max_num_batched_tokens)?,
-        kv_blocks: counts("--kv-blocks", &arguments.kv_blocks)?,
-        block_size: counts("--block-size", &arguments.engine.block_size)?,
-        orders: (arguments.order.iter())
-            .map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")))
-            .collect::<Result<_>>()?,
-        preemptions: preemptions(&arguments.preemption, arguments.swap_time.as_deref())?,
-    };
+    let servers = Servers::of(arguments)?;
     let mut settings: Vec<Setting> = Vec::new();
     for base in base {
         for policy in &or_own(&policies, &base.policy) {
@@ -625,7 +620,8 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             let options: Vec<(EngineOptions, ServerOptions)> = if is_vllm {
                 engines.iter().map(|e| (e.clone(), ServerOptions::default())).collect()
             } else {
-                let servers = servers.combinations(policy, &base.server).into_iter();
+                let own = arguments.admission(&base.server);
+                let servers = servers.combinations(policy, &own).into_iter();
                 servers.map(|s| (EngineOptions::default(), s)).collect()
             };
             for &max_num_seqs in &or_own(&max_num_seqs, &own) {
@@ -646,12 +642,12 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 rate_scale,
                                 step_time: step_time.clone().unwrap_or(base.step_time.clone()),
                                 slo: slo.clone().unwrap_or(base.slo.clone()),
-                                name: base.name.clone(),
                                 engine,
                                 server: server.clone(),
-                                replicas: 1,
-                                router: RouterKind::LeastRequests,
-                                users: None,
+                                timeout: timeout.or(base.timeout),
+                                until: until.or(base.until),
+                                think: think.unwrap_or(base.think),
+                                ..base.clone()
                             };
                             // A list replaces what the variants differ in, so that they fall
                             // together.
@@ -750,12 +746,7 @@ fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemptio
                 let time = swap_time.ok_or_else(|| {
                     anyhow!("--preemption: swap needs --swap-time, such as 1us/token")
                 })?;
-                let time = time.strip_suffix("/token").ok_or_else(|| {
-                    anyhow!(
-                        "--swap-time: expected a time per token, such as 1us/token, got `{time}`"
-                    )
-                })?;
-                let per_token = time.parse().map_err(|e| anyhow!("--swap-time: {e}"))?;
+                let per_token = policy::swap_time(time).map_err(|e| anyhow!("--swap-time: {e}"))?;
                 Preemption::Swap { per_token }
             }
             other => bail!("--preemption: expected recompute or swap, got `{other}`"),
@@ -768,7 +759,30 @@ fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemptio
     Ok(all)
 }
 
+/// The counts of a list.
+fn counts(option: &str, list: &[String]) -> Result<Vec<u64>> {
+    list.iter().map(|n| grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}"))).collect()
+}
+
+/// The time of an option, if it is given.
+fn time_of(option: &str, text: Option<&str>) -> Result<Option<Ticks>> {
+    text.map(|t| t.parse().map_err(|e| anyhow!("{option}: {e}"))).transpose()
+}
+
 impl Servers {
+    /// What the flags say.
+    fn of(arguments: &Arguments) -> Result<Self> {
+        let orders = arguments.order.iter();
+        let orders = orders.map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")));
+        Ok(Self {
+            tokens: counts("--max-num-batched-tokens", &arguments.engine.max_num_batched_tokens)?,
+            kv_blocks: counts("--kv-blocks", &arguments.kv_blocks)?,
+            block_size: counts("--block-size", &arguments.engine.block_size)?,
+            orders: orders.collect::<Result<_>>()?,
+            preemptions: preemptions(&arguments.preemption, arguments.swap_time.as_deref())?,
+        })
+    }
+
     /// Every combination, with the scenario's own values where a list is empty.
     fn combinations(&self, policy: &str, own: &ServerOptions) -> Vec<ServerOptions> {
         fn options<T: Copy>(list: &[T], own: Option<T>) -> Vec<Option<T>> {
@@ -786,7 +800,7 @@ impl Servers {
                     let how = if preempts { self.preemptions.as_slice() } else { &[] };
                     for order in options(&self.orders, own.order) {
                         for preemption in options(how, own.preemption) {
-                            let mut server = ServerOptions::default();
+                            let mut server = own.clone();
                             server.max_num_batched_tokens = tokens;
                             server.kv_blocks = kv_blocks;
                             server.block_size = block_size;
@@ -809,8 +823,10 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
 
 /// Whether two settings run alike, whatever they are called.
 fn same(a: &Setting, b: &Setting) -> bool {
-    let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router, s.users);
+    let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router);
+    let clients = |s: &Setting| (s.users, s.think, s.timeout, s.until);
     of(a) == of(b)
+        && clients(a) == clients(b)
         && a.policy == b.policy
         && a.engine == b.engine
         && a.server == b.server
@@ -831,20 +847,21 @@ fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Sett
             })
             .collect()
     };
-    let replicas = counts("--replicas", &arguments.replicas, 100_000)?;
-    let users = counts("--users", &arguments.users, 1_000_000)?;
+    let replicas = counts("--replicas", &arguments.replicas, MOST_REPLICAS)?;
+    let users = counts("--users", &arguments.users, MOST_USERS)?;
     let routers = (arguments.router.iter())
         .map(|r| r.trim().parse().map_err(|e| anyhow!("--router: {e}")))
         .collect::<Result<Vec<RouterKind>>>()?;
-    if arguments.generate.only_think() && users.is_empty() {
+    let has_users = !users.is_empty() || settings.iter().any(|s| s.users.is_some());
+    if arguments.generate.only_think() && !has_users {
         bail!("--think: is for --users, or for sessions with --turns");
     }
     let users: Vec<Option<u64>> = users.into_iter().map(Some).collect();
     let mut all: Vec<Setting> = Vec::new();
     for setting in settings {
-        for &replicas in &or_own(&replicas, &1) {
-            for &router in &or_own(&routers, &RouterKind::LeastRequests) {
-                for &users in &or_own(&users, &None) {
+        for &replicas in &or_own(&replicas, &setting.replicas) {
+            for &router in &or_own(&routers, &setting.router) {
+                for &users in &or_own(&users, &setting.users) {
                     // One server has no use for a router.
                     let router = if replicas == 1 { RouterKind::LeastRequests } else { router };
                     let setting = Setting { replicas, router, users, ..setting.clone() };
@@ -915,9 +932,12 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             slo: v.slo,
             engine: v.engine,
             server: v.server,
-            replicas: 1,
-            router: RouterKind::LeastRequests,
-            users: None,
+            replicas: v.replicas,
+            router: v.router,
+            users: v.users,
+            think: v.think,
+            timeout: v.timeout,
+            until: v.until,
         })
         .collect();
     Ok((source, settings))
@@ -928,30 +948,31 @@ fn simulate(
     arguments: &Arguments,
     source: &Source,
     setting: Setting,
-    limits: RunLimits,
     booked: bool,
 ) -> Result<Simulated> {
     if let Some(users) = setting.users {
         let Some(spec) = &source.drawn else {
             bail!("--users: the requests are not drawn from a seed");
         };
-        let think = arguments.generate.think()?;
+        if spec.sessions.is_some() {
+            bail!("--users: draw requests that stand alone, and the scenario has sessions");
+        }
         let closed = ClosedLoop {
             users,
-            think,
+            think: setting.think,
             requests: spec.requests,
             lengths: spec.lengths.clone(),
             system_prompts: spec.system_prompts,
             seed: spec.seed,
         };
-        return run_setting(arguments, &Arriving::Users(closed), setting, limits, booked);
+        return run_setting(arguments, &Arriving::Users(closed), setting, booked);
     }
     if setting.rate_scale == RateScale::new(1, 1)? {
         let open = Arriving::Open(&source.workload);
-        return run_setting(arguments, &open, setting, limits, booked);
+        return run_setting(arguments, &open, setting, booked);
     }
     let scaled = source.workload.scale_rate(setting.rate_scale)?;
-    run_setting(arguments, &Arriving::Open(&scaled), setting, limits, booked)
+    run_setting(arguments, &Arriving::Open(&scaled), setting, booked)
 }
 
 /// Runs what arrives under one setting.
@@ -959,22 +980,21 @@ fn run_setting(
     arguments: &Arguments,
     arriving: &Arriving<'_>,
     setting: Setting,
-    limits: RunLimits,
     booked: bool,
 ) -> Result<Simulated> {
     let cost = Watched::new(step_time(&setting.step_time)?);
     let (config, mut remarks) = setting.vllm_config()?;
-    let mut server = served::server(arguments, &setting, config.as_ref(), limits, &cost)?;
+    let mut server = served::server(arguments, &setting, config.as_ref(), &cost)?;
     let mut watch = (Steps::default(), BatchHistory::new());
     let watched = booked || arguments.is_watched();
     let observer: &mut dyn Observer = if watched { &mut watch } else { &mut () };
     let driven;
     let result = match arriving {
         Arriving::Open(workload) => {
-            served::run_open(&mut *server, workload, arguments.patience()?, observer)?
+            served::run_open(&mut *server, workload, setting.timeout, observer)?
         }
         Arriving::Users(users) => {
-            if arguments.timeout.is_some() {
+            if setting.timeout.is_some() {
                 bail!("--timeout: is for an open loop, --users wait for their answers");
             }
             driven = served::run_users(&mut *server, users, observer)?;
@@ -988,7 +1008,7 @@ fn run_setting(
         if config.is_some() { ", as vLLM does" } else { "" },
     ));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
-    let load = setting.load(arguments, config.as_ref(), workload, cost.inner())?;
+    let load = setting.load(config.as_ref(), workload, cost.inner())?;
     let asked = arguments.explain_tail.as_deref().map(served::percentile).transpose()?;
     let ledger =
         (booked || asked.is_some()).then(|| Ledger::new(&result, &watch.0, &cost)).transpose()?;

@@ -169,3 +169,91 @@ fn a_sketched_run_refuses_what_needs_its_requests() {
     }
     insta::assert_snapshot!(said);
 }
+
+/// Where one request after the other is served in 20 ms and a hundred come at once, a bucket of
+/// three lets in three, a rule of two that wait three (one runs), and the others are refused; the
+/// books are whole, and the setting says why.
+#[test]
+fn a_token_bucket_and_an_admission_rule_refuse_by_their_numbers() {
+    let common = "--max-num-seqs 1 --chunk 1000 --input-tokens 100 --output-tokens 1 --requests 100 \
+                  --rate 1000000/s --arrivals deterministic --step-time base=10ms";
+    for (option, setting, completed, why) in [
+        ("--token-bucket 1/min,burst=3", "token_bucket=0.0166667/s,burst=3", 3, "no permit"),
+        (
+            "--admission-rule queue=2,kv=1,slo=10s,window=1s",
+            "admission_rule=queue=2,kv=1,slo=10s,window=1s",
+            3,
+            "the queue is at its limit",
+        ),
+    ] {
+        let text = sim(&format!("{common} {option}"));
+        assert!(text.contains(setting), "{text}");
+        let books = format!(
+            "100 injected = {completed} completed + 0 running + 0 queued + {} rejected",
+            100 - completed
+        );
+        assert!(text.contains(&books) && text.contains(why), "{text}");
+    }
+    for (option, says) in [
+        ("--token-bucket 0/s", "a rate above 0"),
+        ("--token-bucket 10/s,burst=0", "burst must be at least 1, got 0"),
+        (
+            "--admission-rule queue=2,kv=90,slo=1s,window=1s",
+            "kv must be a share from 0 to 1, got 90",
+        ),
+        ("--admission-rule queue=2", "kv"),
+        ("--policy vllm-v1 --token-bucket 1/s", "--token-bucket: is not for vllm-v1"),
+    ] {
+        let text = sim(option);
+        assert!(text.contains(says) && text.ends_with("exit 2\n"), "{option}: {text}");
+    }
+}
+
+/// Every setting that a flag can give can stand in a scenario, and is the same there.
+#[test]
+fn a_scenario_says_what_flags_say() {
+    let dir = tempfile::tempdir().unwrap();
+    for (keys, flags) in [
+        (
+            "policy = \"sarathi\"\nkv_blocks = 300\npreemption = \"swap\"\nswap_time = \"1us/token\"",
+            "--policy sarathi --kv-blocks 300 --preemption swap --swap-time 1us/token",
+        ),
+        ("token_bucket = \"5/s,burst=2\"", "--token-bucket 5/s,burst=2"),
+        (
+            "admission_rule = \"queue=2,kv=0.9,slo=500ms,window=5s\"",
+            "--admission-rule queue=2,kv=0.9,slo=500ms,window=5s",
+        ),
+        ("max_waiting = 1\nmax_waiting_tokens = 900", "--max-waiting 1 --max-waiting-tokens 900"),
+        ("timeout = \"1500ms\"\nuntil = \"8s\"", "--timeout 1500ms --until 8s"),
+        ("replicas = 2\nrouter = \"round-robin\"", "--replicas 2 --router round-robin"),
+        ("users = 20\nthink = \"exponential:mean=1s\"", "--users 20 --think exponential:mean=1s"),
+    ] {
+        let common = "--max-num-seqs 4 --chunk 256 --requests 80 --rate 9/s --step-time base=10ms";
+        let common = if flags.contains("--users") {
+            common.replace(" --rate 9/s", "")
+        } else {
+            common.to_owned()
+        };
+        let scenario = format!(
+            "schema_version = 1\nname = \"chat\"\n[title]\nen = \"Chat on one GPU\"\nzh = \"聊天\"\n\
+             [about]\nen = \"\"\nzh = \"\"\n[workload.generate]\nrequests = 80\nrate_per_s = 9\n\
+             seed = 1\ninput_tokens = \"lognormal:median=600,sigma=1.1,min=4,max=16384\"\n\
+             output_tokens = \"lognormal:median=160,sigma=0.8,min=1,max=4096\"\n[settings]\n\
+             max_num_seqs = 4\nchunk = 256\nstep_time = \"base=10ms\"\n{keys}\n"
+        );
+        std::fs::write(dir.path().join("s.toml"), scenario).unwrap();
+        let by_keys = run_in(dir.path(), "--scenario s.toml --format json");
+        let by_flags = run_in(dir.path(), &format!("{common} {flags} --format json"));
+        let run = |text: &str| -> Value {
+            let answer: Value =
+                serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let mut run = answer["runs"][0].clone();
+            // The built-in scenario has a name for its setting, and objectives.
+            for key in ["variant", "slo", "goodput", "findings", "verdict"] {
+                run.as_object_mut().unwrap().remove(key);
+            }
+            run
+        };
+        assert_eq!(run(&by_keys), run(&by_flags), "{flags}");
+    }
+}

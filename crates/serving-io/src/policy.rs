@@ -6,8 +6,8 @@
 use metrics_core::metric::{Text, text};
 use metrics_core::slo::Latency;
 use sched_sim::{
-    DecodeFirst, KvPool, Orca, Order, Policy, Preemption, PrefillFirst, Result, Sarathi,
-    ServerSettings, SgLang, StaticBatch,
+    AdmissionRule, DecodeFirst, KvPool, Orca, Order, Policy, Preemption, PrefillFirst, Result,
+    Sarathi, ServerSettings, SgLang, StaticBatch, Ticks, TokenBucket,
 };
 
 /// Most prompt tokens in a step of `prefill-first`, where nothing else is said.
@@ -184,6 +184,14 @@ pub struct ServerOptions {
     /// What becomes of the KV of a decode that is preempted; for policies that
     /// [`may_swap`] alone.
     pub preemption: Option<Preemption>,
+    /// Most requests that wait: who arrives when so many do is refused.
+    pub max_waiting: Option<u64>,
+    /// Most tokens that those who wait have to prefill, the one who arrives included.
+    pub max_waiting_tokens: Option<u64>,
+    /// Permits, of which everybody takes one.
+    pub token_bucket: Option<Box<TokenBucket>>,
+    /// What else refuses who arrives.
+    pub admission_rule: Option<Box<AdmissionRule>>,
 }
 
 impl ServerOptions {
@@ -196,9 +204,15 @@ impl ServerOptions {
             ("block_size", self.block_size),
         ];
         let counts = counts.into_iter().filter_map(|(name, n)| Some((name, n?.to_string())));
-        let order = self.order.map(|order| ("order", order.to_string()));
-        let preemption = self.preemption.map(|p| ("preemption", p.to_string()));
-        counts.chain(order).chain(preemption).collect()
+        let texts = [
+            ("order", self.order.map(|order| order.to_string())),
+            ("preemption", self.preemption.map(|p| p.to_string())),
+            ("max_waiting", self.max_waiting.map(|n| n.to_string())),
+            ("max_waiting_tokens", self.max_waiting_tokens.map(|n| n.to_string())),
+            ("token_bucket", self.token_bucket.as_ref().map(ToString::to_string)),
+            ("admission_rule", self.admission_rule.as_ref().map(ToString::to_string)),
+        ];
+        counts.chain(texts.into_iter().filter_map(|(name, text)| Some((name, text?)))).collect()
     }
 
     /// The settings of the server.
@@ -211,6 +225,10 @@ impl ServerOptions {
         settings.order = self.order.unwrap_or_default();
         let size = self.block_size.unwrap_or(BLOCK_SIZE);
         settings.kv = self.kv_blocks.map(|blocks| KvPool::new(blocks, size)).transpose()?;
+        settings.max_waiting = self.max_waiting;
+        settings.max_waiting_tokens = self.max_waiting_tokens;
+        settings.bucket = self.token_bucket.as_deref().copied();
+        settings.rule = self.admission_rule.as_deref().copied();
         Ok(settings)
     }
 }
@@ -225,6 +243,28 @@ pub fn takes_chunk(name: &str) -> bool {
 #[must_use]
 pub fn may_swap(name: &str) -> bool {
     matches!(name, "prefill-first" | "sarathi")
+}
+
+/// How long the KV of a token moves one way when its request is swapped, as in `1us/token`.
+///
+/// # Errors
+///
+/// A text without `/token`, or one that is no time before it; the range is checked by [`named`].
+///
+/// # Examples
+///
+/// ```
+/// use serving_io::policy::swap_time;
+///
+/// assert_eq!(swap_time("1us/token"), Ok("1us".parse()?));
+/// assert!(swap_time("1us").is_err());
+/// # Ok::<(), sched_sim::SimError>(())
+/// ```
+pub fn swap_time(text: &str) -> std::result::Result<Ticks, String> {
+    let Some(time) = text.trim().strip_suffix("/token") else {
+        return Err(format!("expected a time per token, such as 1us/token, got `{text}`"));
+    };
+    time.parse().map_err(|e: sched_sim::SimError| e.to_string())
 }
 
 /// The policy of this name; `None` if there is none.

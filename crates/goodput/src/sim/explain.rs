@@ -143,7 +143,6 @@ pub struct Explained<'a> {
 
 /// What a policy's runs must share to be compared with another's.
 fn shared(s: &Setting) -> Vec<(&'static str, String)> {
-    let server = |name: &str| s.server.given().into_iter().find(|(n, _)| *n == name);
     let mut all = vec![
         ("max_num_seqs", s.max_num_seqs.to_string()),
         ("rate_scale", format::value(s.rate_scale.factor())),
@@ -153,18 +152,20 @@ fn shared(s: &Setting) -> Vec<(&'static str, String)> {
         ("slo", s.slo.to_string()),
         ("step_time", format!("{:?}", s.step_time)),
     ];
-    all.extend(["kv_blocks", "block_size", "order"].into_iter().filter_map(server));
+    all.extend(s.clients().into_iter().map(|(name, time)| (name, time.compact())));
+    all.extend(s.server.given().into_iter().filter(|(name, _)| !OWN.contains(name)));
     all
 }
+
+/// Options of a policy, which others do not have.
+const OWN: [&str; 2] = ["max_num_batched_tokens", "preemption"];
 
 /// Whether a run of vllm-v1, which has a batch and a KV cache of its own kind, stands beside runs
 /// that share `key`.
 fn stands_beside(s: &Setting, key: &[(&'static str, String)]) -> bool {
     let own = shared(s);
-    let asked = |name: &str| match name {
-        "kv_blocks" | "block_size" | "order" => false,
-        "max_num_seqs" => s.max_num_seqs > 0,
-        _ => true,
+    let asked = |name: &str| {
+        own.iter().any(|(n, _)| *n == name) && (name != "max_num_seqs" || s.max_num_seqs > 0)
     };
     key.iter().filter(|(name, _)| asked(name)).all(|part| own.contains(part))
 }

@@ -267,6 +267,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
         .filter(|(k, v)| *k != "replicas" || v != "1")
         .map(|(k, v)| format!("{k} {v}"))
+        .chain(run.setting.clients().into_iter().map(|(k, t)| format!("{k} {}", t.compact())))
         .collect();
     line(&mut text, "setting", &of.join(", "))?;
     if let Some(config) = &run.config {
@@ -757,6 +758,9 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     }
     if let Some(users) = run.setting.users {
         map.insert("users".to_owned(), json!(users));
+    }
+    for (name, time) in run.setting.clients() {
+        map.insert(format!("{name}_s"), json!(time.seconds()));
     }
     if let Some(tail) = &run.tail {
         map.insert("tail".to_owned(), tail.json());

@@ -29,9 +29,9 @@ pub fn server<'a, T: StepTime>(
     arguments: &Arguments,
     setting: &Setting,
     config: Option<&VllmConfig>,
-    limits: RunLimits,
     cost: &'a T,
 ) -> Result<Box<dyn Server + 'a>> {
+    let limits = RunLimits { until: setting.until, ..RunLimits::default() };
     let one = || -> Result<Box<dyn Server + 'a>> {
         if let Some(config) = config {
             let replica = VllmReplica::new(config.clone(), cost)?.limits(limits);
@@ -43,7 +43,7 @@ pub fn server<'a, T: StepTime>(
         }
         let new = if arguments.reference { Replica::reference } else { Replica::new };
         let replica = new(setting.named_policy()?, cost);
-        Ok(Box::new(replica.settings(setting.server_settings(arguments)?).limits(limits)))
+        Ok(Box::new(replica.settings(setting.server.settings()?).limits(limits)))
     };
     if setting.replicas == 1 {
         return one();

@@ -11,7 +11,7 @@ use metrics_core::validity::NEED_REQUESTS;
 use metrics_core::{Outcome, format};
 use sched_sim::server::{Ending, Job, Rejection, run_stream};
 use sched_sim::workload::WorkloadSpec;
-use sched_sim::{RunLimits, Ticks, Workload};
+use sched_sim::{Ticks, Workload};
 use serving_io::evidence::sketched;
 use serving_io::run::Run;
 use serving_io::scenario::VLLM_V1;
@@ -63,12 +63,14 @@ pub fn simulate(
     arguments: &Arguments,
     source: &Source,
     setting: Setting,
-    limits: RunLimits,
     bar: &ProgressBar,
 ) -> Result<Simulated> {
     let Some(spec) = &source.drawn else {
         bail!("--sketch: the requests are not drawn from a seed");
     };
+    if setting.users.is_some() {
+        bail!("--sketch: keeps no request, and users wait for answers");
+    }
     let cost = Watched::new(step_time(&setting.step_time)?);
     let (config, mut remarks) = setting.vllm_config()?;
     if config.as_ref().is_some_and(|c| c.enable_prefix_caching) {
@@ -78,10 +80,10 @@ pub fn simulate(
         );
     }
     let head = head(spec, &setting)?;
-    let load = setting.load(arguments, config.as_ref(), &head, cost.inner())?;
-    let mut server = served::server(arguments, &setting, config.as_ref(), limits, &cost)?;
+    let load = setting.load(config.as_ref(), &head, cost.inner())?;
+    let mut server = served::server(arguments, &setting, config.as_ref(), &cost)?;
 
-    let mut drawn = Drawn::new(arguments.patience()?, config.as_ref().map(|c| c.max_model_len));
+    let mut drawn = Drawn::new(setting.timeout, config.as_ref().map(|c| c.max_model_len));
     let mut counted = Counted { tally: Tally::new(&setting.slo)?, refused: None, error: None };
     let end = {
         let jobs = drawn.jobs(spec, &setting, bar)?;
