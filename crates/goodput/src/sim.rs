@@ -40,6 +40,7 @@ use serving_io::run::Note;
 use serving_io::scenario::{
     MOST_REPLICAS, MOST_USERS, POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource,
 };
+use serving_io::series::StepSeries;
 use serving_io::timeline::Header;
 
 use self::explain::Spent;
@@ -183,6 +184,10 @@ pub struct Arguments {
     /// The part of the run that --trace-out writes [default: all of it].
     #[arg(long, value_name = "FROM..TO", requires = "trace_out")]
     trace_window: Option<String>,
+    /// Write steps, batch, KV and waiting requests over time as JSON lines, equal steps as one; needs
+    /// a single setting.
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    series: Option<PathBuf>,
     /// Settings that run at the same time; the answer does not depend on it [default: all cores].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -306,7 +311,7 @@ impl EngineArguments {
 impl Arguments {
     /// Whether somebody has to see every step.
     fn is_watched(&self) -> bool {
-        self.explain_tail.is_some() || self.trace_out.is_some()
+        self.explain_tail.is_some() || self.trace_out.is_some() || self.series.is_some()
     }
 
     /// These options, with whom else the server refuses.
@@ -330,7 +335,8 @@ impl Arguments {
         let inputs: Vec<PathBuf> = read.into_iter().flatten().collect();
         let requests = ("--requests-out", self.requests_out.as_deref());
         let trace = ("--trace-out", self.trace_out.as_deref());
-        check_outputs(&inputs, &[("-o", output), requests, trace])
+        let series = ("--series", self.series.as_deref());
+        check_outputs(&inputs, &[("-o", output), requests, trace, series])
     }
 }
 
@@ -490,9 +496,11 @@ struct Answer {
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     sketch::check(arguments)?;
     let (source, settings) = plan(arguments)?;
-    for (option, file) in
-        [("--requests-out", &arguments.requests_out), ("--trace-out", &arguments.trace_out)]
-    {
+    for (option, file) in [
+        ("--requests-out", &arguments.requests_out),
+        ("--trace-out", &arguments.trace_out),
+        ("--series", &arguments.series),
+    ] {
         if file.is_some() && settings.len() != 1 {
             let n = settings.len();
             bail!(
@@ -985,7 +993,7 @@ fn run_setting(
     let cost = Watched::new(step_time(&setting.step_time)?);
     let (config, mut remarks) = setting.vllm_config()?;
     let mut server = served::server(arguments, &setting, config.as_ref(), &cost)?;
-    let mut watch = (Steps::default(), BatchHistory::new());
+    let mut watch = ((Steps::default(), BatchHistory::new()), StepSeries::default());
     let watched = booked || arguments.is_watched();
     let observer: &mut dyn Observer = if watched { &mut watch } else { &mut () };
     let driven;
@@ -1011,7 +1019,7 @@ fn run_setting(
     let load = setting.load(config.as_ref(), workload, cost.inner())?;
     let asked = arguments.explain_tail.as_deref().map(served::percentile).transpose()?;
     let ledger =
-        (booked || asked.is_some()).then(|| Ledger::new(&result, &watch.0, &cost)).transpose()?;
+        (booked || asked.is_some()).then(|| Ledger::new(&result, &watch.0.0, &cost)).transpose()?;
     let tail = ledger.as_ref().zip(asked).map(|(ledger, p)| TailAnswer::of(ledger, p));
     let spent = ledger.as_ref().filter(|_| booked).map(Spent::of);
     if let Some(path) = &arguments.trace_out {
@@ -1019,7 +1027,14 @@ fn run_setting(
             bail!("--trace-out: is for one server, got {} replicas", setting.replicas);
         }
         let window = window(arguments.trace_window.as_deref(), result.statistics().end)?;
-        write_trace(path, &result, &watch.1, window)
+        write_trace(path, &result, &watch.0.1, window)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.series {
+        if setting.replicas > 1 {
+            bail!("--series: is for one server, got {} replicas", setting.replicas);
+        }
+        write_series(path, &result, &watch.1)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let timelines = result.timelines()?;
@@ -1186,6 +1201,13 @@ fn write_trace(
 ) -> Result<()> {
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
     chrome_trace::write(file, result, history.runs(), window)?;
+    Ok(())
+}
+
+/// Writes what the server did over time.
+fn write_series(path: &Path, result: &RunResult<'_>, steps: &StepSeries) -> Result<()> {
+    let file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    serving_io::series::write(file, result, steps)?;
     Ok(())
 }
 

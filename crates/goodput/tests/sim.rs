@@ -162,6 +162,7 @@ fn a_sketched_run_refuses_what_needs_its_requests() {
         "--requests-out r.jsonl",
         "--explain-tail p99",
         "--trace-out t.json",
+        "--series s.jsonl",
         "--scenario ../../scenarios/policies.toml",
         "--policy vllm-v1 --num-kv-blocks 4000",
     ] {
@@ -255,5 +256,57 @@ fn a_scenario_says_what_flags_say() {
             run
         };
         assert_eq!(run(&by_keys), run(&by_flags), "{flags}");
+    }
+}
+
+/// The series of a run add up to its totals: steps, time in the batch, the largest queue; and the
+/// engine that executes every step writes the same bytes as the one that skips.
+#[test]
+fn the_series_of_a_run_add_up_to_its_totals() {
+    let dir = tempfile::tempdir().unwrap();
+    for settings in [
+        "--policy decode-first --chunk 256 --timeout 4s",
+        "--policy prefill-first --kv-blocks 600 --max-waiting 30",
+        "--policy vllm-v1 --num-kv-blocks 9000",
+    ] {
+        let common = format!("{settings} --max-num-seqs 12 --requests 150 --rate 12/s");
+        let run = |more: &str| {
+            let all = format!("{common} --series s.jsonl --format json {more}");
+            let answer: Value = serde_json::from_str(&run_in(dir.path(), &all)).unwrap();
+            (
+                answer["runs"][0].clone(),
+                std::fs::read_to_string(dir.path().join("s.jsonl")).unwrap(),
+            )
+        };
+        let (answer, text) = run("");
+        assert_eq!(text, run("--reference").1, "{settings}");
+        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(lines[0]["kind"], "goodput-series");
+        let of = |series: &str| -> Vec<&Value> {
+            lines.iter().filter(|l| l["series"] == series).collect()
+        };
+        let (steps, waiting) = (of("steps"), of("waiting"));
+        let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
+        let totals = &answer["simulation"];
+        let sum = |f: &dyn Fn(&Value) -> f64| steps.iter().map(|s| f(s)).sum::<f64>();
+        assert_eq!(sum(&|s| number(s, "steps")), number(totals, "steps"));
+        let length = number(&answer, "window_s");
+        let in_batch =
+            sum(&|s| number(s, "running") * (number(s, "end_s") - number(s, "start_s"))) / length;
+        let mean = number(totals, "in_service_mean");
+        assert!((in_batch - mean).abs() < 1e-6 * mean, "{settings}: {in_batch} {mean}");
+        assert!(steps.windows(2).all(|w| w[0]["end_s"] == w[1]["start_s"]), "{settings}");
+        let held = steps.iter().map(|s| number(s, "kv_held_tokens_end")).fold(0.0, f64::max);
+        assert_eq!(held, number(totals, "kv_held_tokens_max"));
+        // Everybody is gone in the end, and the mean is that of the totals.
+        assert_eq!(waiting.last().unwrap()["waiting"], 0, "{settings}");
+        let area: f64 = waiting
+            .windows(2)
+            .map(|w| number(w[0], "waiting") * (number(w[1], "at_s") - number(w[0], "at_s")))
+            .sum();
+        let mean = number(totals, "waiting_mean");
+        assert!((area / length - mean).abs() < 1e-6 * (1.0 + mean), "{settings}: {mean}");
+        // Fewer lines than steps: what repeats is one.
+        assert!((steps.len() as f64) < number(totals, "steps"));
     }
 }

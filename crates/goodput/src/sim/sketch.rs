@@ -42,6 +42,7 @@ pub fn check(arguments: &Arguments) -> Result<()> {
             "needs the slowest requests themselves",
         ),
         (arguments.trace_out.is_some(), "--trace-out", "needs the steps of the run"),
+        (arguments.series.is_some(), "--series", "needs the steps of the run"),
     ];
     match refusals.into_iter().find(|(given, ..)| *given) {
         Some((_, option, why)) => bail!("--sketch: keeps no request, and {option} {why}"),
