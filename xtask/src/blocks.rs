@@ -11,8 +11,10 @@ use metrics_core::tool_rules::{FAULTS, Tool, Topic, rule};
 use metrics_core::validity::CHECKS;
 
 use queueing::{Mm1, Mmc, Queue, WaitDistribution};
+use serving_io::policy::RULES;
+use serving_io::scenario::Scenario;
 
-use crate::docs;
+use crate::{docs, repo};
 
 /// A block's name in its markers, and what writes it in one language.
 pub type Block = (&'static str, fn(Language) -> Result<String>);
@@ -38,6 +40,7 @@ pub const BLOCKS: &[Block] = &[
     ("tool-rules", |l| Ok(tool_rules(l))),
     ("tool-faults", |l| Ok(tool_faults(l))),
     ("worked-examples", |l| Ok(worked_examples(l))),
+    ("policies", policies),
     ("validation", crate::validate::block),
     ("presets", presets),
     ("sample-report", |_| sample_report()),
@@ -141,6 +144,38 @@ fn metrics(language: Language, layer: Layer) -> String {
         ]);
     }
     table.done()
+}
+
+/// Every policy with its rule, and the scenarios that run it.
+fn policies(language: Language) -> Result<String> {
+    let root = repo::root();
+    let mut scenarios = Vec::new();
+    for file in repo::walk(&root, "scenarios")? {
+        let scenario = Scenario::parse(&file, &repo::read(&root, &file)?)?;
+        scenarios.push((format!("`{file}`"), scenario));
+    }
+    let mut table = Table::new(
+        language,
+        &[
+            text("Policy", "策略"),
+            text("Rule in one sentence", "一句话说明规则"),
+            text("Favours", "有利于"),
+            text("Can starve", "可能饿死"),
+            text("Source", "出处"),
+            text("Scenario", "场景"),
+        ],
+    );
+    for rule in RULES {
+        let runs = |s: &Scenario| s.variants.iter().any(|v| v.policy == rule.name);
+        let named = scenarios.iter().filter(|(_, s)| runs(s)).map(|(file, _)| file.as_str());
+        let named: Vec<&str> = named.collect();
+        let texts = [rule.rule, rule.favours, rule.can_starve, rule.source];
+        let [does, favours, can_starve, source] = texts.map(|t| t.in_language(language).to_owned());
+        let comma = text(", ", "、").in_language(language);
+        let name = format!("`{}`", rule.name);
+        table.row([name, does, favours, can_starve, source, named.join(comma)]);
+    }
+    Ok(table.done())
 }
 
 /// Every finding of the validity verdict, in the order of the ids.

@@ -1,10 +1,12 @@
 //! `goodput sim`: a workload under one or several settings, on an exact clock.
 
+mod explain;
 mod generate;
 mod pools;
 mod render;
 mod seeds;
 mod served;
+mod sketch;
 
 use std::path::{Path, PathBuf};
 
@@ -23,21 +25,26 @@ use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use rayon::prelude::*;
 use sched_sim::fleet::RouterKind;
 use sched_sim::ledger::{Ledger, Steps};
+use sched_sim::server::Rejection;
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::workload::{ClosedLoop, WorkloadSpec};
+use sched_sim::workload::{ClosedLoop, Delay, WorkloadSpec};
 use sched_sim::{
     AdmissionRule, BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, Preemption,
-    RateScale, RequestDetail, RunEnd, RunLimits, RunResult, RunStatistics, ServerSettings,
-    StepTime, Ticks, TokenBucket, Workload,
+    RateScale, RequestDetail, RunEnd, RunResult, RunStatistics, StepTime, Ticks, TokenBucket,
+    Workload,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
-use serving_io::policy::{ServerOptions, may_swap, named, takes_chunk};
+use serving_io::policy::{self, ServerOptions, may_swap, named, takes_chunk};
 use serving_io::roofline::Floor;
 use serving_io::run::Note;
-use serving_io::scenario::{POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource};
+use serving_io::scenario::{
+    MOST_USERS, POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource,
+};
+use serving_io::series::StepSeries;
 use serving_io::timeline::Header;
 
+use self::explain::Spent;
 use self::pools::{Moved, Pools};
 use self::served::{Arriving, Maker, TailAnswer};
 use crate::output::{Format, check_outputs};
@@ -55,6 +62,7 @@ Examples:
   goodput sim --max-num-seqs 16,64,256 --slo 'ttft<500ms,tpot<50ms'
   goodput sim --rate 10/s --arrivals gamma:cv=2 --input-tokens uniform:100,2000 --requests 1k
   goodput sim --rate 14/s --seeds 10
+  goodput sim --rate 14/s --max-num-seqs 64 --chunk 256 --requests 100k --sketch
   goodput sim --turns geometric:mean=4,max=20 --think exponential:mean=10s --policy vllm-v1
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 512 --slo 'ttft<2s,tpot<100ms' \\
       --step-time base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token
@@ -192,9 +200,17 @@ pub struct Arguments {
     /// The part of the run that --trace-out writes [default: all of it].
     #[arg(long, value_name = "FROM..TO", requires = "trace_out")]
     trace_window: Option<String>,
+    /// Write steps, batch, KV and waiting requests over time as JSON lines, equal steps as one; needs
+    /// a single setting.
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    series: Option<PathBuf>,
     /// Settings that run at the same time; the answer does not depend on it [default: all cores].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    /// Count and sketch requests of any number as they end instead of keeping them: percentiles are
+    /// off by 0.05 % at most, counts and the share that meets --slo are exact.
+    #[arg(long)]
+    sketch: bool,
     /// Execute every step for every request instead of skipping; the figures are the same.
     #[arg(long)]
     reference: bool,
@@ -311,7 +327,21 @@ impl EngineArguments {
 impl Arguments {
     /// Whether somebody has to see every step.
     fn is_watched(&self) -> bool {
-        self.explain_tail.is_some() || self.trace_out.is_some()
+        self.explain_tail.is_some() || self.trace_out.is_some() || self.series.is_some()
+    }
+
+    /// These options, with whom else the server refuses.
+    fn admission(&self, own: &ServerOptions) -> ServerOptions {
+        let mut server = own.clone();
+        server.max_waiting = self.max_waiting.or(own.max_waiting);
+        server.max_waiting_tokens = self.max_waiting_tokens.or(own.max_waiting_tokens);
+        if let Some(bucket) = self.token_bucket {
+            server.token_bucket = Some(Box::new(bucket));
+        }
+        if let Some(rule) = self.admission_rule {
+            server.admission_rule = Some(Box::new(rule));
+        }
+        server
     }
 
     /// Refuses to write over what is read, or twice into one file.
@@ -321,7 +351,8 @@ impl Arguments {
         let inputs: Vec<PathBuf> = read.into_iter().flatten().collect();
         let requests = ("--requests-out", self.requests_out.as_deref());
         let trace = ("--trace-out", self.trace_out.as_deref());
-        check_outputs(&inputs, &[("-o", output), requests, trace])
+        let series = ("--series", self.series.as_deref());
+        check_outputs(&inputs, &[("-o", output), requests, trace, series])
     }
 }
 
@@ -345,8 +376,13 @@ struct Setting {
     /// A pool for prompts and one for answers, in place of replicas.
     pools: Option<Pools>,
     router: RouterKind,
-    /// Users who wait for their answers, in place of a rate.
+    /// Users who wait for their answers, in place of a rate, and how long they think.
     users: Option<u64>,
+    think: Delay,
+    /// How long clients wait.
+    timeout: Option<Ticks>,
+    /// When the run is cut.
+    until: Option<Ticks>,
 }
 
 impl Setting {
@@ -366,6 +402,9 @@ impl Setting {
             pools: None,
             router: RouterKind::LeastRequests,
             users: None,
+            think: Delay::Constant(Ticks::ZERO),
+            timeout: None,
+            until: None,
         })
     }
 
@@ -380,14 +419,49 @@ impl Setting {
             .map_err(anyhow::Error::from)
     }
 
-    /// Whom its server refuses, and its KV blocks.
-    fn server_settings(&self, arguments: &Arguments) -> Result<ServerSettings> {
-        let mut settings = self.server.settings()?;
-        settings.max_waiting = arguments.max_waiting;
-        settings.max_waiting_tokens = arguments.max_waiting_tokens;
-        settings.bucket = arguments.token_bucket;
-        settings.rule = arguments.admission_rule;
-        Ok(settings)
+    /// Name and value of what the clients do and when the run is cut, where it is said.
+    fn clients(&self) -> Vec<(&'static str, Ticks)> {
+        let all = [("timeout", self.timeout), ("until", self.until)];
+        all.into_iter().filter_map(|(name, time)| Some((name, time?))).collect()
+    }
+
+    /// What vLLM's scheduler is told, if it is the policy, and what is left out or assumed.
+    fn vllm_config(&self) -> Result<(Option<VllmConfig>, Vec<String>)> {
+        if !self.is_vllm() {
+            return Ok((None, Vec::new()));
+        }
+        let machine = machine(&self.step_time);
+        let resolved = self.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
+        let mut remarks = self.engine.left_out().to_vec();
+        remarks.extend(resolved.notes);
+        Ok((Some(resolved.config), remarks))
+    }
+
+    /// The load that a workload is for one server.
+    fn load(
+        &self,
+        config: Option<&VllmConfig>,
+        workload: &Workload,
+        cost: &impl StepTime,
+    ) -> Result<OfferedLoad> {
+        let mut load = if let Some(config) = config {
+            OfferedLoad::of_vllm_v1(workload, config, cost)?
+        } else {
+            // What a server can do at most, whoever it refuses.
+            let open = self.server.settings()?.open();
+            OfferedLoad::of_server(workload, self.named_policy()?, open, cost)?
+        };
+        // Each replica gets its share.
+        load.arrival_rate = load.arrival_rate.map(|rate| rate / self.replicas as f64);
+        Ok(load)
+    }
+
+    /// Steps outside of the range in which the step time is known.
+    fn beyond<T: StepTime>(&self, cost: &Watched<T>) -> Vec<String> {
+        match &self.step_time {
+            StepTimeSource::Fitted(file) => cost.beyond(&file.regimes),
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -417,6 +491,8 @@ struct Simulated {
     moved: Option<Moved>,
     /// Where the time of the slowest went, if that was asked for.
     tail: Option<TailAnswer>,
+    /// Where its time went, for the comparison of policies.
+    spent: Option<Spent>,
     /// What vllm-v1 was told.
     config: Option<VllmConfig>,
     /// What a run leaves out, and what was assumed.
@@ -440,10 +516,13 @@ struct Answer {
 
 /// Runs the command; what it prints.
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
+    sketch::check(arguments)?;
     let (source, settings) = plan(arguments)?;
-    for (option, file) in
-        [("--requests-out", &arguments.requests_out), ("--trace-out", &arguments.trace_out)]
-    {
+    for (option, file) in [
+        ("--requests-out", &arguments.requests_out),
+        ("--trace-out", &arguments.trace_out),
+        ("--series", &arguments.series),
+    ] {
         if file.is_some() && settings.len() != 1 {
             let n = settings.len();
             bail!(
@@ -451,20 +530,19 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
             );
         }
     }
-    let limits = RunLimits {
-        until: arguments
-            .until
-            .as_deref()
-            .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--until: {e}")))
-            .transpose()?,
-        ..RunLimits::default()
-    };
     if let Some(n) = arguments.seeds {
-        return seeds::run(arguments, &source, settings, limits, n, format);
+        return seeds::run(arguments, &source, settings, n, format);
     }
-    let progress = progress(settings.len());
+    let progress = match source.drawn.as_ref().filter(|_| arguments.sketch) {
+        Some(spec) => sketch::progress(spec.requests, settings.len()),
+        None => progress(settings.len()),
+    };
+    let booked = explain::books(&settings);
     let run = |setting| {
-        let run = simulate(arguments, &source, setting, limits);
+        if arguments.sketch {
+            return sketch::simulate(arguments, &source, setting, &progress);
+        }
+        let run = simulate(arguments, &source, setting, booked);
         progress.inc(1);
         run
     };
@@ -537,11 +615,6 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         .as_deref()
         .map(|t| t.parse::<StepTimeSource>().map_err(|e| anyhow!("--step-time: {e}")))
         .transpose()?;
-    let counts = |option: &str, list: &[String]| -> Result<Vec<u64>> {
-        list.iter()
-            .map(|n| grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}")))
-            .collect()
-    };
     let max_num_seqs = counts("--max-num-seqs", &arguments.max_num_seqs)?;
     let chunks = counts("--chunk", &arguments.chunk)?;
     let scales: Result<Vec<RateScale>> = arguments
@@ -550,21 +623,16 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         .map(|s| s.trim().parse().map_err(|e| anyhow!("--rate-scale: {e}")))
         .collect();
     let scales = scales?;
+    let timeout = time_of("--timeout", arguments.timeout.as_deref())?;
+    let until = time_of("--until", arguments.until.as_deref())?;
+    let think = arguments.generate.think()?;
     let engines = arguments.engine.combinations()?;
     let mut policies = arguments.policy.clone();
     policies.extend(arguments.engine.engine.iter().map(|_| VLLM_V1.to_owned()));
     if !arguments.engine.num_kv_blocks.is_empty() && !arguments.engine.kv_memory.is_empty() {
         bail!("--num-kv-blocks and --kv-memory both say how large the KV cache is: give one");
     }
-    let servers = Servers {
-        tokens: counts("--max-num-batched-tokens", &arguments.engine.max_num_batched_tokens)?,
-        kv_blocks: counts("--kv-blocks", &arguments.kv_blocks)?,
-        block_size: counts("--block-size", &arguments.engine.block_size)?,
-        orders: (arguments.order.iter())
-            .map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")))
-            .collect::<Result<_>>()?,
-        preemptions: preemptions(&arguments.preemption, arguments.swap_time.as_deref())?,
-    };
+    let servers = Servers::of(arguments)?;
     let mut settings: Vec<Setting> = Vec::new();
     for base in base {
         for policy in &or_own(&policies, &base.policy) {
@@ -582,7 +650,8 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             let options: Vec<(EngineOptions, ServerOptions)> = if is_vllm {
                 engines.iter().map(|e| (e.clone(), ServerOptions::default())).collect()
             } else {
-                let servers = servers.combinations(policy, &base.server).into_iter();
+                let own = arguments.admission(&base.server);
+                let servers = servers.combinations(policy, &own).into_iter();
                 servers.map(|s| (EngineOptions::default(), s)).collect()
             };
             for &max_num_seqs in &or_own(&max_num_seqs, &own) {
@@ -603,13 +672,12 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 rate_scale,
                                 step_time: step_time.clone().unwrap_or(base.step_time.clone()),
                                 slo: slo.clone().unwrap_or(base.slo.clone()),
-                                name: base.name.clone(),
                                 engine,
                                 server: server.clone(),
-                                replicas: 1,
-                                pools: None,
-                                router: RouterKind::LeastRequests,
-                                users: None,
+                                timeout: timeout.or(base.timeout),
+                                until: until.or(base.until),
+                                think: think.unwrap_or(base.think),
+                                ..base.clone()
                             };
                             // A list replaces what the variants differ in, so that they fall
                             // together.
@@ -708,7 +776,8 @@ fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemptio
                 let time = swap_time.ok_or_else(|| {
                     anyhow!("--preemption: swap needs --swap-time, such as 1us/token")
                 })?;
-                Preemption::Swap { per_token: pools::per_token("--swap-time", time)? }
+                let per_token = policy::swap_time(time).map_err(|e| anyhow!("--swap-time: {e}"))?;
+                Preemption::Swap { per_token }
             }
             other => bail!("--preemption: expected recompute or swap, got `{other}`"),
         });
@@ -720,7 +789,30 @@ fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemptio
     Ok(all)
 }
 
+/// The counts of a list.
+fn counts(option: &str, list: &[String]) -> Result<Vec<u64>> {
+    list.iter().map(|n| grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}"))).collect()
+}
+
+/// The time of an option, if it is given.
+fn time_of(option: &str, text: Option<&str>) -> Result<Option<Ticks>> {
+    text.map(|t| t.parse().map_err(|e| anyhow!("{option}: {e}"))).transpose()
+}
+
 impl Servers {
+    /// What the flags say.
+    fn of(arguments: &Arguments) -> Result<Self> {
+        let orders = arguments.order.iter();
+        let orders = orders.map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")));
+        Ok(Self {
+            tokens: counts("--max-num-batched-tokens", &arguments.engine.max_num_batched_tokens)?,
+            kv_blocks: counts("--kv-blocks", &arguments.kv_blocks)?,
+            block_size: counts("--block-size", &arguments.engine.block_size)?,
+            orders: orders.collect::<Result<_>>()?,
+            preemptions: preemptions(&arguments.preemption, arguments.swap_time.as_deref())?,
+        })
+    }
+
     /// Every combination, with the scenario's own values where a list is empty.
     fn combinations(&self, policy: &str, own: &ServerOptions) -> Vec<ServerOptions> {
         fn options<T: Copy>(list: &[T], own: Option<T>) -> Vec<Option<T>> {
@@ -738,7 +830,7 @@ impl Servers {
                     let how = if preempts { self.preemptions.as_slice() } else { &[] };
                     for order in options(&self.orders, own.order) {
                         for preemption in options(how, own.preemption) {
-                            let mut server = ServerOptions::default();
+                            let mut server = own.clone();
                             server.max_num_batched_tokens = tokens;
                             server.kv_blocks = kv_blocks;
                             server.block_size = block_size;
@@ -761,8 +853,10 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
 
 /// Whether two settings run alike, whatever they are called.
 fn same(a: &Setting, b: &Setting) -> bool {
-    let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router, s.users);
+    let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router);
+    let clients = |s: &Setting| (s.users, s.think, s.timeout, s.until);
     of(a) == of(b)
+        && clients(a) == clients(b)
         && a.policy == b.policy
         && a.engine == b.engine
         && a.server == b.server
@@ -779,11 +873,12 @@ fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Sett
     let replicas = (arguments.replicas.iter())
         .map(|n| served::replicas("--replicas", n))
         .collect::<Result<Vec<u64>>>()?;
-    let users = counts("--users", &arguments.users, 1_000_000)?;
+    let users = counts("--users", &arguments.users, MOST_USERS)?;
     let routers = (arguments.router.iter())
         .map(|r| r.trim().parse().map_err(|e| anyhow!("--router: {e}")))
         .collect::<Result<Vec<RouterKind>>>()?;
-    if arguments.generate.only_think() && users.is_empty() {
+    let has_users = !users.is_empty() || settings.iter().any(|s| s.users.is_some());
+    if arguments.generate.only_think() && !has_users {
         bail!("--think: is for --users, or for sessions with --turns");
     }
     let users: Vec<Option<u64>> = users.into_iter().map(Some).collect();
@@ -791,13 +886,13 @@ fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Sett
     for setting in settings {
         // A number of replicas, or two pools: flags give one of them.
         let pools: Vec<_> = pools::of(arguments, &setting)?.into_iter().map(Some).collect();
-        let fleets = or_own(&replicas, &1).into_iter().map(|n| (n, None));
+        let fleets = or_own(&replicas, &setting.replicas).into_iter().map(|n| (n, None));
         let pools = pools.into_iter().map(|pools| (1, pools));
         let fleets: Vec<(u64, Option<Pools>)> =
             if arguments.disagg.is_empty() { fleets.collect() } else { pools.collect() };
         for &(replicas, pools) in &fleets {
-            for &router in &or_own(&routers, &RouterKind::LeastRequests) {
-                for &users in &or_own(&users, &None) {
+            for &router in &or_own(&routers, &setting.router) {
+                for &users in &or_own(&users, &setting.users) {
                     // One server has no use for a router.
                     let most = pools.map_or(replicas, |pools| pools.prefill.max(pools.decode));
                     let router = if most == 1 { RouterKind::LeastRequests } else { router };
@@ -839,7 +934,17 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
     if let (Some(flag), None) = (arguments.generate.given(), &drawn) {
         bail!("{flag}: the requests of scenario {} are not drawn from a seed", scenario.name);
     }
-    let (workload, notes) = source.load().map_err(|e| anyhow!("{e}"))?;
+    if let (true, None) = (arguments.sketch, &drawn) {
+        bail!(
+            "--sketch: the requests of scenario {} are not drawn from a seed, and held anyway",
+            scenario.name
+        );
+    }
+    let (workload, notes) = if arguments.sketch {
+        (Workload::new(Vec::new())?, Vec::new())
+    } else {
+        source.load().map_err(|e| anyhow!("{e}"))?
+    };
     let source = Source {
         title: format!("{}: {}", scenario.name, scenario.title.en),
         workload,
@@ -859,43 +964,49 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             slo: v.slo,
             engine: v.engine,
             server: v.server,
-            replicas: 1,
+            replicas: v.replicas,
             pools: None,
-            router: RouterKind::LeastRequests,
-            users: None,
+            router: v.router,
+            users: v.users,
+            think: v.think,
+            timeout: v.timeout,
+            until: v.until,
         })
         .collect();
     Ok((source, settings))
 }
 
-/// Runs one setting.
+/// Runs one setting; `booked`: whether it has to say where its time went.
 fn simulate(
     arguments: &Arguments,
     source: &Source,
     setting: Setting,
-    limits: RunLimits,
+    booked: bool,
 ) -> Result<Simulated> {
     let seed = source.drawn.as_ref().map_or(1, |spec| spec.seed);
     if let Some(users) = setting.users {
         let Some(spec) = &source.drawn else {
             bail!("--users: the requests are not drawn from a seed");
         };
-        let think = arguments.generate.think()?;
+        if spec.sessions.is_some() {
+            bail!("--users: draw requests that stand alone, and the scenario has sessions");
+        }
         let closed = ClosedLoop {
             users,
-            think,
+            think: setting.think,
             requests: spec.requests,
             lengths: spec.lengths.clone(),
             system_prompts: spec.system_prompts,
             seed: spec.seed,
         };
-        return run_setting(arguments, &Arriving::Users(closed), setting, limits, seed);
+        return run_setting(arguments, &Arriving::Users(closed), setting, booked, seed);
     }
     if setting.rate_scale == RateScale::new(1, 1)? {
-        return run_setting(arguments, &Arriving::Open(&source.workload), setting, limits, seed);
+        let open = Arriving::Open(&source.workload);
+        return run_setting(arguments, &open, setting, booked, seed);
     }
     let scaled = source.workload.scale_rate(setting.rate_scale)?;
-    run_setting(arguments, &Arriving::Open(&scaled), setting, limits, seed)
+    run_setting(arguments, &Arriving::Open(&scaled), setting, booked, seed)
 }
 
 /// Runs what arrives under one setting; `seed`: of routers that draw.
@@ -903,36 +1014,23 @@ fn run_setting(
     arguments: &Arguments,
     arriving: &Arriving<'_>,
     setting: Setting,
-    limits: RunLimits,
+    booked: bool,
     seed: u64,
 ) -> Result<Simulated> {
     let cost = Watched::new(step_time(&setting.step_time)?);
-    let (mut config, mut remarks) = (None, Vec::new());
-    if setting.is_vllm() {
-        let machine = machine(&setting.step_time);
-        let resolved = setting.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
-        remarks.extend(setting.engine.left_out().iter().cloned());
-        remarks.extend(resolved.notes);
-        config = Some(resolved.config);
-    }
-    let config_of = config.as_ref();
-    let maker =
-        Maker { arguments, setting: &setting, config: config_of, limits, cost: &cost, seed };
+    let (config, mut remarks) = setting.vllm_config()?;
+    let maker = Maker { arguments, setting: &setting, config: config.as_ref(), cost: &cost, seed };
     let mut server = maker.server()?;
-    let mut watch = (Steps::default(), BatchHistory::new());
-    let observer: &mut dyn Observer = if arguments.is_watched() { &mut watch } else { &mut () };
+    let mut watch = ((Steps::default(), BatchHistory::new()), StepSeries::default());
+    let watched = booked || arguments.is_watched();
+    let observer: &mut dyn Observer = if watched { &mut watch } else { &mut () };
     let driven;
     let result = match arriving {
         Arriving::Open(workload) => {
-            let patience = arguments
-                .timeout
-                .as_deref()
-                .map(|t| t.parse::<Ticks>().map_err(|e| anyhow!("--timeout: {e}")))
-                .transpose()?;
-            served::run_open(&mut *server, workload, patience, observer)?
+            served::run_open(&mut *server, workload, setting.timeout, observer)?
         }
         Arriving::Users(users) => {
-            if arguments.timeout.is_some() {
+            if setting.timeout.is_some() {
                 bail!("--timeout: is for an open loop, --users wait for their answers");
             }
             driven = served::run_users(&mut *server, users, observer)?;
@@ -945,17 +1043,13 @@ fn run_setting(
         workload,
         if config.is_some() { ", as vLLM does" } else { "" },
     ));
-    if let Some(config) = &config {
-        remarks.extend(cut(&result, config.max_model_len));
-    }
+    remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     let (load, pool_loads) = loads(&maker, workload)?;
-    let tail = match &arguments.explain_tail {
-        Some(text) => {
-            let p = served::percentile(text)?;
-            Some(TailAnswer::of(&Ledger::new(&result, &watch.0, &cost)?, p))
-        }
-        None => None,
-    };
+    let asked = arguments.explain_tail.as_deref().map(served::percentile).transpose()?;
+    let ledger =
+        (booked || asked.is_some()).then(|| Ledger::new(&result, &watch.0.0, &cost)).transpose()?;
+    let tail = ledger.as_ref().zip(asked).map(|(ledger, p)| TailAnswer::of(ledger, p));
+    let spent = ledger.as_ref().filter(|_| booked).map(Spent::of);
     if let Some(path) = &arguments.trace_out {
         if setting.replicas > 1 {
             bail!("--trace-out: is for one server, got {} replicas", setting.replicas);
@@ -964,15 +1058,19 @@ fn run_setting(
             bail!("--trace-out: is for one server, got --disagg {}", pools.flag());
         }
         let window = window(arguments.trace_window.as_deref(), result.statistics().end)?;
-        write_trace(path, &result, &watch.1, window)
+        write_trace(path, &result, &watch.0.1, window)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.series {
+        if setting.replicas > 1 {
+            bail!("--series: is for one server, got {} replicas", setting.replicas);
+        }
+        write_series(path, &result, &watch.1)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let timelines = result.timelines()?;
     let statistics = *result.statistics();
-    let beyond = match &setting.step_time {
-        StepTimeSource::Fitted(file) => cost.beyond(&file.regimes),
-        _ => Vec::new(),
-    };
+    let beyond = setting.beyond(&cost);
     let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
     let each = server.each();
@@ -988,6 +1086,7 @@ fn run_setting(
         pool_loads,
         moved: Moved::of(&result),
         tail,
+        spent,
         config,
         remarks,
         warm_up,
@@ -1008,27 +1107,17 @@ fn loads<T: StepTime>(
     maker: &Maker<'_, '_, Watched<T>>,
     workload: &Workload,
 ) -> Result<(OfferedLoad, Option<[OfferedLoad; 2]>)> {
-    let Maker { arguments, setting, config, cost, seed, .. } = *maker;
+    let Maker { arguments, setting, config, cost, seed } = *maker;
     // Its steps are none of the run.
     let cost = cost.inner();
-    let load = |workload: &Workload| -> Result<OfferedLoad> {
-        if let Some(config) = config {
-            return Ok(OfferedLoad::of_vllm_v1(workload, config, cost)?);
-        }
-        // What a server can do at most, whoever it refuses.
-        let open = setting.server_settings(arguments)?.open();
-        Ok(OfferedLoad::of_server(workload, setting.named_policy()?, open, cost)?)
-    };
     let Some(pools) = setting.pools else {
-        let mut load = load(workload)?;
-        // Each replica gets its share.
-        load.arrival_rate = load.arrival_rate.map(|rate| rate / setting.replicas as f64);
-        return Ok((load, None));
+        return Ok((setting.load(config, workload, cost)?, None));
     };
-    let limits = RunLimits::default();
-    let decode = Maker { arguments, setting, config, limits, cost, seed }.one(true)?;
+    let prefill = setting.load(config, &first_tokens(workload)?, cost)?;
+    let decode = Setting { until: None, ..setting.clone() };
+    let decode = Maker { arguments, setting: &decode, config, cost, seed }.one(true)?;
     let decode = OfferedLoad::of_decode_pool(workload, decode)?;
-    let loads = pools.per_server([load(&first_tokens(workload)?)?, decode]);
+    let loads = pools.per_server([prefill, decode]);
     Ok((pools::fuller(&loads), Some(loads)))
 }
 
@@ -1051,20 +1140,22 @@ fn report_of(
     if timelines.is_empty() {
         return Ok(None);
     }
-    // The same picoseconds that a file of the run states, so that both reports agree.
-    let length = metrics_core::Seconds::new(result.statistics().duration().instant().seconds())?;
-    let truncated = result.end().is_truncated();
-    let basis = "first arrival to last token".to_owned();
-    // A run whose steps cost nothing takes no time, and has no rates.
-    let window = (0.0 < length.get()).then_some(Window { length, basis });
     Ok(Some(Report::new(&Input {
         timelines,
-        window,
-        truncated,
+        window: window_of(result.statistics())?,
+        truncated: result.end().is_truncated(),
         slo: &setting.slo,
         method: arguments.objectives.method(),
         confidence: arguments.objectives.confidence()?,
     })?))
+}
+
+/// The time that rates are over. A run whose steps cost nothing takes no time, and has no rates.
+fn window_of(statistics: &RunStatistics) -> Result<Option<Window>> {
+    // The same picoseconds that a file of the run states, so that both reports agree.
+    let length = metrics_core::Seconds::new(statistics.duration().instant().seconds())?;
+    let basis = "first arrival to last token".to_owned();
+    Ok((0.0 < length.get()).then_some(Window { length, basis }))
 }
 
 /// The checks that a simulation can raise: an exact clock and one client leave the others without
@@ -1105,33 +1196,47 @@ fn believed(
     let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(&table))?;
     let facts = Facts::new(&Evidence {
         truncated: end.is_truncated(),
-        conservation: Some(Conservation {
-            injected: statistics.injected,
-            completed: statistics.completed,
-            running: statistics.running,
-            queued: statistics.queued,
-            dropped: statistics.rejected,
-            timed_out: statistics.cancelled + statistics.timed_out,
-        }),
+        conservation: Some(conservation(statistics)),
         ideal: &ideal,
         replicas: &replicas,
         ..Evidence::of(&table, &setting.slo)
     });
-    let mut findings = findings(&facts);
+    Ok(raised(&facts))
+}
+
+/// What became of the requests of a run.
+const fn conservation(statistics: &RunStatistics) -> Conservation {
+    Conservation {
+        injected: statistics.injected,
+        completed: statistics.completed,
+        running: statistics.running,
+        queued: statistics.queued,
+        dropped: statistics.rejected,
+        timed_out: statistics.cancelled + statistics.timed_out,
+    }
+}
+
+/// The findings of a simulation, and what they leave.
+fn raised(facts: &Facts) -> (Vec<Finding>, Verdict) {
+    let mut findings = findings(facts);
     findings.retain(|f| CHECKS.contains(&f.check.id));
     let verdict = Verdict::of(&findings, &facts.subjects());
-    Ok((findings, verdict))
+    (findings, verdict)
 }
 
 /// How many requests were refused, with the first of them.
 fn rejections(result: &RunResult<'_>, workload: &Workload, as_whom: &str) -> Option<String> {
-    let mut refused = result.details().iter().filter(|d| d.rejected.is_some());
-    let first = refused.next()?;
-    let more = refused.count();
+    let mut rejected = result.details().iter().filter(|d| d.rejected.is_some());
+    let first = rejected.next()?;
+    let more = rejected.count();
     let id = &workload.requests().get(first.position)?.id;
-    let why = first.rejected.map(|r| r.reason()).unwrap_or_default();
+    Some(refused(&id.to_string(), first.rejected?, more as u64, as_whom))
+}
+
+/// That a request was refused, and so many more.
+fn refused(id: &str, why: Rejection, more: u64, as_whom: &str) -> String {
     let others = if more > 0 { format!(", and {more} more") } else { String::new() };
-    Some(format!("refused at arrival{as_whom}: request `{id}`: {why}{others}"))
+    format!("refused at arrival{as_whom}: request `{id}`: {}{others}", why.reason())
 }
 
 /// How many answers ended at `max_model_len`, before the tokens that the workload asks for.
@@ -1167,6 +1272,13 @@ fn write_trace(
 ) -> Result<()> {
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
     chrome_trace::write(file, result, history.runs(), window)?;
+    Ok(())
+}
+
+/// Writes what the server did over time.
+fn write_series(path: &Path, result: &RunResult<'_>, steps: &StepSeries) -> Result<()> {
+    let file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    serving_io::series::write(file, result, steps)?;
     Ok(())
 }
 

@@ -70,6 +70,13 @@ impl FromStr for TokenBucket {
     }
 }
 
+impl std::fmt::Display for TokenBucket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rate = metrics_core::format::value(self.every.seconds().recip());
+        f.pad(&format!("{rate}/s,burst={}", self.burst))
+    }
+}
+
 /// A bucket, and what is in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permits {
@@ -126,6 +133,9 @@ pub struct AdmissionRule {
     window: Ticks,
 }
 
+// The share is checked to be a number.
+impl Eq for AdmissionRule {}
+
 impl AdmissionRule {
     /// A request comes in while fewer than `queue` wait, less than the share `kv` of the KV blocks
     /// is in use (none, if they have no bound), and P99 is below 0.8 of `slo`.
@@ -153,6 +163,14 @@ impl FromStr for AdmissionRule {
         let read = Parameters::read("admission rule", text, text, &names)?;
         let (queue, kv) = (read.count("queue", None)?, read.number("kv", None)?);
         Self::new(queue, kv, read.time("slo")?, read.time("window")?)
+    }
+}
+
+impl std::fmt::Display for AdmissionRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { queue, kv, slo, window } = self;
+        let (slo, window) = (slo.compact(), window.compact());
+        f.pad(&format!("queue={queue},kv={kv},slo={slo},window={window}"))
     }
 }
 

@@ -304,6 +304,19 @@ impl Ledger {
         self.tail(p, |row| &row.e2e)
     }
 
+    /// All time from first to last tokens, of all completed requests together: what TPOT is made of.
+    #[must_use]
+    pub fn after_first_token(&self) -> Accounts {
+        let mut accounts = Accounts::default();
+        for row in &self.rows {
+            for account in Account::ALL {
+                let after = row.e2e.attoseconds(account) - row.ttft.attoseconds(account);
+                accounts.add(account, after);
+            }
+        }
+        accounts
+    }
+
     fn tail(&self, p: f64, of: impl Fn(&LedgerRow) -> &Accounts) -> Option<Tail> {
         if !(0.0..100.0).contains(&p) || self.rows.is_empty() {
             return None;

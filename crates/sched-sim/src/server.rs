@@ -11,6 +11,8 @@
 //! that ended by t. The decision at t itself waits for what arrives at t. A step that spans t is
 //! under way: it cannot be changed, and nothing of it is visible yet.
 
+use metrics_core::{Outcome, RequestTimeline};
+
 use crate::error::{Result, SimError};
 use crate::history::Observer;
 use crate::simulation::{RequestRecord, RunEnd, Span, Stall, Transfer};
@@ -171,6 +173,19 @@ pub struct Progress {
     pub transfer: Option<Box<Transfer>>,
 }
 
+impl Progress {
+    /// Its timeline so far, named by its number, for a request that came to this `outcome`.
+    ///
+    /// # Errors
+    ///
+    /// None that a server can cause: the checks of [`RequestTimeline::new`].
+    pub fn timeline(&self, outcome: Outcome) -> metrics_core::Result<RequestTimeline> {
+        let tokens = (self.input_tokens, self.output_tokens);
+        let fields = self.record.timeline(self.id.to_string(), self.arrival, tokens, outcome);
+        RequestTimeline::new(fields)
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -183,6 +198,19 @@ pub enum Ending {
     Cancelled,
     /// Its client stopped waiting.
     TimedOut,
+}
+
+impl Ending {
+    /// The same in the words of a timeline.
+    #[must_use]
+    pub const fn outcome(self) -> Outcome {
+        match self {
+            Self::Completed => Outcome::Completed,
+            Self::Rejected(_) => Outcome::Rejected,
+            Self::Cancelled => Outcome::Cancelled,
+            Self::TimedOut => Outcome::TimedOut,
+        }
+    }
 }
 
 /// A request that is over.

@@ -62,6 +62,28 @@ const fn known(at: Ticks) -> Option<Ticks> {
 }
 
 impl RequestRecord {
+    /// The timeline of a request with these instants, this arrival and these tokens of its prompt
+    /// and its answer.
+    pub(crate) fn timeline(
+        &self,
+        id: String,
+        arrival: Ticks,
+        (input_tokens, output_tokens): (u64, u64),
+        outcome: Outcome,
+    ) -> TimelineFields {
+        TimelineFields {
+            id,
+            arrival: Some(arrival.instant()),
+            scheduled: self.scheduled().map(Ticks::instant),
+            first_token: self.first_token().map(Ticks::instant),
+            last_token: self.last_token().map(Ticks::instant),
+            input_tokens: Some(input_tokens),
+            output_tokens: Some(output_tokens),
+            outcome,
+            ..TimelineFields::default()
+        }
+    }
+
     pub(crate) const NEW: Self =
         Self { scheduled: NEVER, prompt_done: NEVER, first_token: NEVER, last_token: NEVER };
 
@@ -290,17 +312,8 @@ impl RunResult<'_> {
                 Some(d) if d.timed_out.is_some() => Outcome::TimedOut,
                 _ => Outcome::CutOff,
             };
-            TimelineFields {
-                id: r.id.to_string(),
-                arrival: Some(r.arrival.instant()),
-                scheduled: record.scheduled().map(Ticks::instant),
-                first_token: record.first_token().map(Ticks::instant),
-                last_token: record.last_token().map(Ticks::instant),
-                input_tokens: Some(r.input_tokens),
-                output_tokens: Some(decoded),
-                outcome,
-                ..TimelineFields::default()
-            }
+            let tokens = (r.input_tokens, decoded);
+            record.timeline(r.id.to_string(), r.arrival, tokens, outcome)
         })
     }
 }

@@ -66,6 +66,7 @@ pub mod roofline;
 mod rows;
 pub mod run;
 pub mod scenario;
+pub mod series;
 pub mod sglang;
 pub mod simulation;
 pub mod stated;

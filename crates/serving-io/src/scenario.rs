@@ -43,6 +43,14 @@
 //! | `max_num_batched_tokens` | most prompt tokens in a step of `prefill-first` | 4096 |
 //! | `kv_blocks`, `block_size` | KV blocks and the tokens in each; not for `vllm-v1` | no limit, 16 |
 //! | `order` | who is next in the queue: `fcfs`, `sjf` (fewest tokens first) or `priority`; not for `vllm-v1` | `fcfs` |
+//! | `preemption` | `recompute`, or `swap` with `swap_time` (`"1us/token"`, one way); for `prefill-first` and `sarathi` with `kv_blocks` | `recompute` |
+//! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; not for `vllm-v1` | any number |
+//! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; not for `vllm-v1` | none |
+//! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; not for `vllm-v1` | none |
+//! | `timeout` | how long clients wait for the last token | without end |
+//! | `until` | no step starts after this much simulated time | none |
+//! | `replicas`, `router` | servers behind a [`RouterKind`] | 1, `least-requests` |
+//! | `users`, `think` | so many users in place of the rate of `generate`, who wait for the answer and think for a [`Delay`] | none, `0s` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
 //! | `step_time` | coefficients, `base=8ms,prefill=60us/token` (in two regimes: `decode:…; mixed:…`), the name of a [preset], or the path of a [file](crate::fitted), from the directory in which the tool runs | required |
 //! | `slo` | objectives, `ttft<2s,tpot<100ms` | none |
@@ -64,12 +72,13 @@
 use std::path::Path;
 
 use metrics_core::slo::SloSet;
+use sched_sim::fleet::RouterKind;
 use sched_sim::workload::{
     ArrivalLaw, Delay, LengthLaw, Lengths, RateScale, Sessions, SystemPrompts, WorkloadSpec,
 };
 use sched_sim::{
-    Affine, DecodeFirst, KvPool, Order, Policy, SimError, Ticks, TwoRegime, Workload,
-    WorkloadRequest,
+    AdmissionRule, Affine, DecodeFirst, KvPool, Order, Policy, Preemption, SimError, Ticks,
+    TokenBucket, TwoRegime, Workload, WorkloadRequest,
 };
 use serde::Deserialize;
 use toml::Spanned;
@@ -79,7 +88,7 @@ use crate::engine::EngineOptions;
 use crate::error::{IoError, Result, listed, shown};
 use crate::fitted::FittedStepTime;
 use crate::lengths;
-use crate::policy::{ServerOptions, takes_chunk};
+use crate::policy::{ServerOptions, may_swap, swap_time, takes_chunk};
 use crate::preset;
 use crate::roofline::{self, RooflineSource};
 use crate::run::Note;
@@ -188,7 +197,25 @@ pub struct Variant {
     pub slo: SloSet,
     /// The factor on the rate of arrivals.
     pub rate_scale: RateScale,
+    /// Servers behind the router.
+    pub replicas: u64,
+    /// Who gets a request, where there are several.
+    pub router: RouterKind,
+    /// Users who wait for their answers, in place of a rate.
+    pub users: Option<u64>,
+    /// How long they think.
+    pub think: Delay,
+    /// How long clients wait.
+    pub timeout: Option<Ticks>,
+    /// When the run is cut.
+    pub until: Option<Ticks>,
 }
+
+/// Most servers behind a router.
+pub const MOST_REPLICAS: u64 = 100_000;
+
+/// Most users of a closed loop.
+pub const MOST_USERS: u64 = 1_000_000;
 
 /// What a step costs, as a scenario or a flag says it.
 #[derive(Clone, Debug, PartialEq)]
@@ -283,68 +310,64 @@ struct RawRequest {
     priority: i64,
 }
 
-#[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSettings {
-    policy: Option<Spanned<String>>,
-    max_num_seqs: Option<Spanned<u64>>,
-    chunk: Option<Spanned<u64>>,
-    max_num_batched_tokens: Option<Spanned<u64>>,
-    kv_blocks: Option<Spanned<u64>>,
-    block_size: Option<Spanned<u64>>,
-    order: Option<Spanned<String>>,
-    engine: Option<Spanned<toml::Table>>,
-    step_time: Option<Spanned<String>>,
-    slo: Option<Spanned<String>>,
-    rate_scale: Option<Spanned<String>>,
-}
+macro_rules! settings {
+    ($($key:ident: $value:ty,)*) => {
+        #[derive(Clone, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct RawSettings {
+            $($key: Option<Spanned<$value>>,)*
+        }
 
-/// As [`RawSettings`], with a name; `flatten` would hide where an unknown key stands.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawVariant {
-    name: Spanned<String>,
-    policy: Option<Spanned<String>>,
-    max_num_seqs: Option<Spanned<u64>>,
-    chunk: Option<Spanned<u64>>,
-    max_num_batched_tokens: Option<Spanned<u64>>,
-    kv_blocks: Option<Spanned<u64>>,
-    block_size: Option<Spanned<u64>>,
-    order: Option<Spanned<String>>,
-    engine: Option<Spanned<toml::Table>>,
-    step_time: Option<Spanned<String>>,
-    slo: Option<Spanned<String>>,
-    rate_scale: Option<Spanned<String>>,
-}
+        /// As [`RawSettings`], with a name; `flatten` would hide where an unknown key stands.
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct RawVariant {
+            name: Spanned<String>,
+            $($key: Option<Spanned<$value>>,)*
+        }
 
-impl RawVariant {
-    /// These settings, and the common ones where there are none.
-    fn over(self, common: &RawSettings) -> (Spanned<String>, RawSettings) {
-        let settings = RawSettings {
-            policy: self.policy.or_else(|| common.policy.clone()),
-            max_num_seqs: self.max_num_seqs.or_else(|| common.max_num_seqs.clone()),
-            chunk: self.chunk.or_else(|| common.chunk.clone()),
-            max_num_batched_tokens: self
-                .max_num_batched_tokens
-                .or_else(|| common.max_num_batched_tokens.clone()),
-            kv_blocks: self.kv_blocks.or_else(|| common.kv_blocks.clone()),
-            block_size: self.block_size.or_else(|| common.block_size.clone()),
-            order: self.order.or_else(|| common.order.clone()),
-            engine: match (self.engine, &common.engine) {
-                (Some(own), Some(common)) => {
+        impl RawVariant {
+            /// These settings, and the common ones where there are none.
+            fn over(mut self, common: &RawSettings) -> (Spanned<String>, RawSettings) {
+                if let (Some(own), Some(common)) = (&mut self.engine, &common.engine) {
                     // Option by option, as with the other settings.
-                    let (span, mut table) = (own.span(), common.get_ref().clone());
-                    table.extend(own.into_inner());
-                    Some(Spanned::new(span, table))
+                    let mut table = common.get_ref().clone();
+                    table.extend(std::mem::take(own.get_mut()));
+                    *own.get_mut() = table;
                 }
-                (own, common) => own.or_else(|| common.clone()),
-            },
-            step_time: self.step_time.or_else(|| common.step_time.clone()),
-            slo: self.slo.or_else(|| common.slo.clone()),
-            rate_scale: self.rate_scale.or_else(|| common.rate_scale.clone()),
-        };
-        (self.name, settings)
-    }
+                let settings = RawSettings {
+                    $($key: self.$key.or_else(|| common.$key.clone()),)*
+                };
+                (self.name, settings)
+            }
+        }
+    };
+}
+
+settings! {
+    policy: String,
+    max_num_seqs: u64,
+    chunk: u64,
+    max_num_batched_tokens: u64,
+    kv_blocks: u64,
+    block_size: u64,
+    order: String,
+    preemption: String,
+    swap_time: String,
+    max_waiting: u64,
+    max_waiting_tokens: u64,
+    token_bucket: String,
+    admission_rule: String,
+    timeout: String,
+    until: String,
+    replicas: u64,
+    router: String,
+    users: u64,
+    think: String,
+    engine: toml::Table,
+    step_time: String,
+    slo: String,
+    rate_scale: String,
 }
 
 impl Scenario {
@@ -384,6 +407,7 @@ impl Scenario {
         let settings = raw.settings.map(Spanned::into_inner).unwrap_or_default();
         match raw.variants {
             None => {
+                source.users_of(settings.users.as_ref(), &workload)?;
                 let variant = source.variant(&raw.name, settings, span)?;
                 variants.push(variant);
             }
@@ -399,12 +423,23 @@ impl Scenario {
                         let problem = format!("another variant is named `{}`", name.get_ref());
                         return Err(source.wrong(name.span(), problem));
                     }
+                    source.users_of(settings.users.as_ref(), &workload)?;
                     variants.push(source.variant(&name, settings, span)?);
                 }
             }
         }
         Ok(Self { name, title: raw.title, about: raw.about, workload, variants })
     }
+}
+
+/// Servers and clients of a variant.
+struct Around {
+    replicas: u64,
+    router: RouterKind,
+    users: Option<u64>,
+    think: Delay,
+    timeout: Option<Ticks>,
+    until: Option<Ticks>,
 }
 
 /// The text of a scenario, to say where something stands in it.
@@ -448,8 +483,10 @@ impl Source<'_> {
             return Err(self.expected(policy, &format!("a policy: {}", listed(POLICIES))));
         }
         let default = DecodeFirst::default().name();
-        let policy = raw.policy.map_or_else(|| default.to_owned(), Spanned::into_inner);
+        let policy = raw.policy.as_ref().map_or(default, |p| p.get_ref()).to_owned();
         let is_vllm = policy == VLLM_V1;
+        let server = self.server(&policy, &raw)?;
+        let around = self.around(&raw)?;
         let mut engine = EngineOptions::default();
         if let Some(table) = raw.engine {
             let span = table.span();
@@ -468,15 +505,6 @@ impl Source<'_> {
             }
             Ok(value.into_inner())
         };
-        let server = self.server(
-            &policy,
-            [
-                ("max_num_batched_tokens", raw.max_num_batched_tokens),
-                ("kv_blocks", raw.kv_blocks),
-                ("block_size", raw.block_size),
-            ],
-            raw.order,
-        )?;
         let (mut max_num_seqs, mut chunk) = (0, 0);
         if !is_vllm {
             max_num_seqs = limit("max_num_seqs", raw.max_num_seqs)?;
@@ -516,51 +544,164 @@ impl Source<'_> {
             step_time,
             slo,
             rate_scale,
+            replicas: around.replicas,
+            router: around.router,
+            users: around.users,
+            think: around.think,
+            timeout: around.timeout,
+            until: around.until,
         })
     }
 
-    /// What a server is told besides its policy, batch and chunk.
-    fn server(
-        self,
-        policy: &str,
-        counts: [(&str, Option<Spanned<u64>>); 3],
-        order: Option<Spanned<String>>,
-    ) -> Result<ServerOptions> {
-        let of_order = order.as_ref().map(|o| ("order", o.span()));
-        let given = counts.iter().filter_map(|(key, n)| Some((*key, n.as_ref()?.span())));
-        let given: Vec<(&str, Span)> = given.chain(of_order).collect();
-        for (key, span) in given {
-            if policy == VLLM_V1 {
-                let problem = format!("`{key}` is not for {VLLM_V1}, which has the table `engine`");
-                return Err(self.wrong(span, problem));
-            }
-            if key == "max_num_batched_tokens" && policy != "prefill-first" {
-                return Err(self.wrong(span, format!("`{key}` is for prefill-first")));
-            }
-        }
-        let [tokens, blocks, size] = counts.map(|(_, n)| n);
-        if let (None, Some(size)) = (&blocks, &size) {
-            let problem = "`block_size` says nothing without `kv_blocks`";
-            return Err(self.wrong(size.span(), problem));
-        }
-        let count = |n: Option<Spanned<u64>>, max: u64| match n {
+    /// A count up to `max`, if it is there.
+    fn count(self, n: Option<&Spanned<u64>>, max: u64) -> Result<Option<u64>> {
+        match n {
             Some(n) if !(1..=max).contains(n.get_ref()) => {
-                Err(self.expected(&n, &format!("1 to {max}")))
+                Err(self.expected(n, &format!("1 to {max}")))
             }
-            n => Ok(n.map(Spanned::into_inner)),
-        };
-        let mut server = ServerOptions {
-            max_num_batched_tokens: count(tokens, u32::MAX.into())?,
-            kv_blocks: count(blocks, u32::MAX.into())?,
-            block_size: count(size, KvPool::LARGEST_BLOCK)?,
-            ..ServerOptions::default()
-        };
-        if let Some(order) = order {
-            let parsed = order.get_ref().parse::<Order>();
-            server.order =
-                Some(parsed.map_err(|_| self.expected(&order, "fcfs, sjf or priority"))?);
+            n => Ok(n.map(|n| *n.get_ref())),
         }
-        Ok(server)
+    }
+
+    /// What stands around the servers: how many they are, and who comes.
+    fn around(self, raw: &RawSettings) -> Result<Around> {
+        let time = str::parse::<Ticks>;
+        let replicas = self.count(raw.replicas.as_ref(), MOST_REPLICAS)?.unwrap_or(1);
+        if let (1, Some(router)) = (replicas, &raw.router) {
+            let problem = "`router` says nothing without several `replicas`";
+            return Err(self.wrong(router.span(), problem));
+        }
+        let users = self.count(raw.users.as_ref(), MOST_USERS)?;
+        if let (None, Some(think)) = (users, &raw.think) {
+            return Err(self.wrong(think.span(), "`think` is for `users`"));
+        }
+        let of_a_rate = [("timeout", &raw.timeout), ("rate_scale", &raw.rate_scale)];
+        for (key, given) in of_a_rate {
+            if let (Some(_), Some(given)) = (users, given) {
+                let problem =
+                    format!("`{key}` is for an open loop: `users` wait for their answers");
+                return Err(self.wrong(given.span(), problem));
+            }
+        }
+        let think = self.read(raw.think.clone(), |text| {
+            let think: Delay = text.parse()?;
+            think.check("think").map(|()| think)
+        })?;
+        let router = self.read(raw.router.clone(), str::parse)?;
+        Ok(Around {
+            replicas,
+            router: router.unwrap_or(RouterKind::LeastRequests),
+            users,
+            think: think.unwrap_or(Delay::Constant(Ticks::ZERO)),
+            timeout: self.read(raw.timeout.clone(), time)?,
+            until: self.read(raw.until.clone(), time)?,
+        })
+    }
+
+    /// That users are of generated requests that stand alone.
+    fn users_of(self, users: Option<&Spanned<u64>>, workload: &WorkloadSource) -> Result<()> {
+        let Some(users) = users else { return Ok(()) };
+        match workload {
+            WorkloadSource::Generated(spec) if spec.sessions.is_none() => Ok(()),
+            WorkloadSource::Generated(_) => {
+                let problem = "`users` draw requests that stand alone, the workload has sessions";
+                Err(self.wrong(users.span(), problem))
+            }
+            _ => {
+                let problem = "`users` need requests that are drawn, `workload.generate`";
+                Err(self.wrong(users.span(), problem))
+            }
+        }
+    }
+
+    /// What a server is told besides its policy, batch and chunk.
+    fn server(self, policy: &str, raw: &RawSettings) -> Result<ServerOptions> {
+        fn span<T>(key: &'static str, value: Option<&Spanned<T>>) -> Option<(&'static str, Span)> {
+            value.map(|value| (key, value.span()))
+        }
+        let given = [
+            span("max_num_batched_tokens", raw.max_num_batched_tokens.as_ref()),
+            span("kv_blocks", raw.kv_blocks.as_ref()),
+            span("block_size", raw.block_size.as_ref()),
+            span("order", raw.order.as_ref()),
+            span("preemption", raw.preemption.as_ref()),
+            span("swap_time", raw.swap_time.as_ref()),
+            span("max_waiting", raw.max_waiting.as_ref()),
+            span("max_waiting_tokens", raw.max_waiting_tokens.as_ref()),
+            span("token_bucket", raw.token_bucket.as_ref()),
+            span("admission_rule", raw.admission_rule.as_ref()),
+        ];
+        for (key, span) in given.into_iter().flatten() {
+            let problem = match key {
+                "max_waiting" | "max_waiting_tokens" | "token_bucket" | "admission_rule"
+                    if policy == VLLM_V1 =>
+                {
+                    format!("`{key}` is not for {VLLM_V1}")
+                }
+                _ if policy == VLLM_V1 => {
+                    format!("`{key}` is not for {VLLM_V1}, which has the table `engine`")
+                }
+                "max_num_batched_tokens" if policy != "prefill-first" => {
+                    format!("`{key}` is for prefill-first")
+                }
+                "preemption" | "swap_time" if !may_swap(policy) => {
+                    format!("`{key}` is for prefill-first and sarathi")
+                }
+                "block_size" | "preemption" | "swap_time" if raw.kv_blocks.is_none() => {
+                    format!("`{key}` says nothing without `kv_blocks`")
+                }
+                _ => continue,
+            };
+            return Err(self.wrong(span, problem));
+        }
+        let limit = |n| self.count(n, u32::MAX.into());
+        let order = match &raw.order {
+            Some(order) => {
+                let parsed = order.get_ref().parse::<Order>();
+                Some(parsed.map_err(|_| self.expected(order, "fcfs, sjf or priority"))?)
+            }
+            None => None,
+        };
+        Ok(ServerOptions {
+            max_num_batched_tokens: limit(raw.max_num_batched_tokens.as_ref())?,
+            kv_blocks: limit(raw.kv_blocks.as_ref())?,
+            block_size: self.count(raw.block_size.as_ref(), KvPool::LARGEST_BLOCK)?,
+            order,
+            preemption: self.preemption(raw.preemption.as_ref(), raw.swap_time.as_ref())?,
+            max_waiting: raw.max_waiting.as_ref().map(|n| *n.get_ref()),
+            max_waiting_tokens: raw.max_waiting_tokens.as_ref().map(|n| *n.get_ref()),
+            token_bucket: self
+                .read(raw.token_bucket.clone(), str::parse::<TokenBucket>)?
+                .map(Box::new),
+            admission_rule: self
+                .read(raw.admission_rule.clone(), str::parse::<AdmissionRule>)?
+                .map(Box::new),
+        })
+    }
+
+    /// What becomes of the KV of a decode that is preempted.
+    fn preemption(
+        self,
+        preemption: Option<&Spanned<String>>,
+        time: Option<&Spanned<String>>,
+    ) -> Result<Option<Preemption>> {
+        match (preemption.map(|p| p.get_ref().as_str()), preemption, time) {
+            (Some("swap"), _, Some(time)) => {
+                let per_token = swap_time(time.get_ref());
+                let per_token = per_token.map_err(|e| self.wrong(time.span(), e))?;
+                Ok(Some(Preemption::Swap { per_token }))
+            }
+            (Some("swap"), Some(swap), None) => {
+                Err(self.wrong(swap.span(), "swap needs `swap_time`, such as \"1us/token\""))
+            }
+            (_, _, Some(time)) => {
+                Err(self
+                    .wrong(time.span(), "`swap_time` says nothing without preemption = \"swap\""))
+            }
+            (Some("recompute"), _, None) => Ok(Some(Preemption::Recompute)),
+            (_, Some(other), None) => Err(self.expected(other, "recompute or swap")),
+            (_, None, None) => Ok(None),
+        }
     }
 
     fn workload(self, raw: RawWorkload, span: Span) -> Result<WorkloadSource> {

@@ -190,7 +190,7 @@ fn fault(old: &str, new: &str) -> String {
 #[test]
 fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
-    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `max_num_batched_tokens`, `kv_blocks`, `block_size`, `order`, `engine`, `step_time`, `slo`, `rate_scale`");
+    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `max_num_batched_tokens`, `kv_blocks`, `block_size`, `order`, `preemption`, `swap_time`, `max_waiting`, `max_waiting_tokens`, `token_bucket`, `admission_rule`, `timeout`, `until`, `replicas`, `router`, `users`, `think`, `engine`, `step_time`, `slo`, `rate_scale`");
     assert_snapshot!(fault("chunk = 128\n", ""), @"s.toml, line 13, `settings`: no `chunk`: give it in [settings] or in each variant");
     assert_snapshot!(fault("chunk = 128", "chunk = 0"), @"s.toml, line 15, `chunk`: found 0, expected 1 to 4294967295");
     assert_snapshot!(fault("chunk = 128", "chunk = \"128\""), @r#"s.toml, line 15, `chunk`: invalid type: string "128", expected a whole number of at least 0"#);
@@ -199,6 +199,54 @@ fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nblock_size = 16"), @"s.toml, line 16, `block_size`: `block_size` says nothing without `kv_blocks`");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\norder = \"lifo\""), @"s.toml, line 16, `order`: found lifo, expected fcfs, sjf or priority");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nmax_num_batched_tokens = 9"), @"s.toml, line 16, `max_num_batched_tokens`: `max_num_batched_tokens` is for prefill-first");
+    for (keys, said) in [
+        ("preemption = \"swap\"", "`preemption` is for prefill-first and sarathi"),
+        (
+            "policy = \"sarathi\"\npreemption = \"swap\"",
+            "`preemption` says nothing without `kv_blocks`",
+        ),
+        (
+            "policy = \"sarathi\"\nkv_blocks = 9\npreemption = \"swap\"",
+            "swap needs `swap_time`, such as \"1us/token\"",
+        ),
+        (
+            "policy = \"sarathi\"\nkv_blocks = 9\nswap_time = \"1us/token\"",
+            "`swap_time` says nothing without preemption = \"swap\"",
+        ),
+        (
+            "policy = \"sarathi\"\nkv_blocks = 9\npreemption = \"drop\"",
+            "found drop, expected recompute or swap",
+        ),
+        (
+            "policy = \"sarathi\"\nkv_blocks = 9\npreemption = \"swap\"\nswap_time = \"1us\"",
+            "expected a time per token, such as 1us/token, got `1us`",
+        ),
+        ("token_bucket = \"0/s\"", "token bucket `0/s`: expected a rate above 0, such as 10/s"),
+        (
+            "admission_rule = \"queue=1,kv=2,slo=1s,window=1s\"",
+            "admission rule.kv must be a share from 0 to 1, got 2",
+        ),
+        (
+            "timeout = \"5\"",
+            "duration `5`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`",
+        ),
+        ("replicas = 0", "found 0, expected 1 to 100000"),
+        ("router = \"random\"", "`router` says nothing without several `replicas`"),
+        ("replicas = 2\nrouter = \"any\"", "router `any`: expected "),
+        ("users = 1000001", "found 1000001, expected 1 to 1000000"),
+        (
+            "users = 3\ntimeout = \"5s\"",
+            "`timeout` is for an open loop: `users` wait for their answers",
+        ),
+        ("think = \"5s\"", "`think` is for `users`"),
+    ] {
+        let error = fault("chunk = 128", &format!("chunk = 128\n{keys}"));
+        assert!(error.contains(said), "{error}");
+    }
+    let sessions = SOUND.replace("seed = 7", "seed = 7\nturns = \"3\"\nthink = \"1s\"");
+    let error =
+        Scenario::parse("s.toml", &sessions.replace("chunk = 128", "chunk = 128\nusers = 3"));
+    assert_snapshot!(error.unwrap_err(), @"s.toml, line 18, `users`: `users` draw requests that stand alone, the workload has sessions");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
     assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");

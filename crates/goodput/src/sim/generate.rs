@@ -63,10 +63,10 @@ impl GeneratorArguments {
         flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
-    /// How long a user thinks; not at all if that is not said.
-    pub fn think(&self) -> Result<Delay> {
-        let text = self.think.as_deref().unwrap_or("0s");
-        text.parse::<Delay>().map_err(|e| anyhow!("--think: {e}"))
+    /// How long a user thinks, if that is said.
+    pub fn think(&self) -> Result<Option<Delay>> {
+        let think = |text: &str| text.parse::<Delay>().map_err(|e| anyhow!("--think: {e}"));
+        self.think.as_deref().map(think).transpose()
     }
 
     /// Whether think times were given without turns.

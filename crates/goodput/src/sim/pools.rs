@@ -6,6 +6,7 @@ use metrics_core::units::Bytes;
 use metrics_core::{format, grammar};
 use sched_sim::{KvTransfer, OfferedLoad, RequestDetail, RunResult, RunStatistics, Ticks};
 use serde_json::{Value, json};
+use serving_io::policy;
 
 use super::{Arguments, Setting, Simulated, served};
 use crate::report::text as report_text;
@@ -41,14 +42,6 @@ fn counts(text: &str) -> Result<(u64, u64)> {
         bail!("--disagg: expected prefill=N,decode=M, got `{text}`");
     };
     Ok((prefill, decode))
-}
-
-/// A time per token, `1us/token`.
-pub fn per_token(option: &str, text: &str) -> Result<Ticks> {
-    let time = text.strip_suffix("/token").ok_or_else(|| {
-        anyhow!("{option}: expected a time per token, such as 1us/token, got `{text}`")
-    })?;
-    time.parse().map_err(|e| anyhow!("{option}: {e}"))
 }
 
 /// Bits per second of `400Gbit/s` or `50GB/s`; none for what is no bandwidth.
@@ -114,7 +107,8 @@ fn transfer(arguments: &Arguments, setting: &Setting, text: &str) -> Result<KvTr
              got `{text}`"
         );
     }
-    KvTransfer::new(per_token("--kv-transfer", text)?, latency).context("--kv-transfer")
+    KvTransfer::new(policy::swap_time(text).map_err(|e| anyhow!("--kv-transfer: {e}"))?, latency)
+        .context("--kv-transfer")
 }
 
 /// The pools that the flags name for a setting; empty without any.

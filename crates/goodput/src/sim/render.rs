@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
-use super::{Answer, Setting, Simulated, generate, pools, served};
+use super::{Answer, Setting, Simulated, explain, generate, pools, served};
 use crate::output::{self, Format};
 use crate::report::{csv, finding_json, json as report_json, text as report_text};
 
@@ -95,7 +95,7 @@ fn policy_name(s: &Setting, shown: impl Fn(&(&'static str, String)) -> bool) -> 
 }
 
 /// The options that were given, vLLM's or those of another server.
-fn given(s: &Setting) -> Vec<(&'static str, String)> {
+pub(super) fn given(s: &Setting) -> Vec<(&'static str, String)> {
     s.engine.given().iter().cloned().chain(s.server.given()).collect()
 }
 
@@ -287,6 +287,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
         .filter(|(k, v)| *k != "replicas" || v != "1")
         .map(|(k, v)| format!("{k} {v}"))
+        .chain(run.setting.clients().into_iter().map(|(k, t)| format!("{k} {}", t.compact())))
         .collect();
     line(&mut text, "setting", &of.join(", "))?;
     if let Some(config) = &run.config {
@@ -367,6 +368,13 @@ fn markdown(answer: &Answer) -> Result<String> {
     let (header, rows) = table(answer);
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     writeln!(text, "\n{}", output::markdown_table(&header, &rows).trim_end())?;
+    for one in explain::explained(&answer.runs).iter().take(explain::SHOWN) {
+        writeln!(text, "\n{}:\n", one.title())?;
+        for (name, says) in one.lines() {
+            let lead = if name.is_empty() { String::new() } else { format!("{name}: ") };
+            writeln!(text, "- {lead}{says}")?;
+        }
+    }
     let mut below = String::new();
     warnings(&mut below, answer)?;
     notes(&mut below, answer)?;
@@ -556,13 +564,15 @@ fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
     }
 }
 
-/// A figure of a distribution.
-fn figure(report: Option<&Report>, name: &str, p: usize) -> String {
+/// A percentile of a distribution, in seconds.
+pub(super) fn percentile(report: Option<&Report>, name: &str, p: usize) -> Option<f64> {
     let of = |d: &Distribution| Some(d.figures.as_ref()?.percentiles.get(p)?.value);
-    report
-        .and_then(|r| r.latency.iter().find(|d| d.name == name))
-        .and_then(of)
-        .map_or("-".to_owned(), report_text::time)
+    report.and_then(|r| r.latency.iter().find(|d| d.name == name)).and_then(of)
+}
+
+/// A percentile for a table.
+fn figure(report: Option<&Report>, name: &str, p: usize) -> String {
+    percentile(report, name, p).map_or("-".to_owned(), report_text::time)
 }
 
 /// One row a setting: what differs between them, then the figures.
@@ -656,6 +666,10 @@ fn common(text: &mut String, answer: &Answer) -> Result<()> {
                 line(text, if i == 0 { "step time" } else { "" }, l)?;
             }
         }
+        if let Some(sketched) = first.report.as_ref().and_then(|r| r.sketched) {
+            let error = format::percent(sketched.relative_error);
+            line(text, "sketched", &format!("percentiles are off by {error} at most"))?;
+        }
         if !first.setting.slo.is_empty()
             && answer.runs.iter().all(|r| r.setting.slo == first.setting.slo)
         {
@@ -709,6 +723,17 @@ fn sweep(answer: &Answer) -> Result<String> {
     let (header, rows) = table(answer);
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     text.push_str(&output::plain_table(&header, &rows));
+    let explained = explain::explained(&answer.runs);
+    for one in explained.iter().take(explain::SHOWN) {
+        writeln!(text, "\n{}", one.title())?;
+        for (name, says) in one.lines() {
+            line(&mut text, &name, &says)?;
+        }
+    }
+    let more = explained.len().saturating_sub(explain::SHOWN);
+    if 0 < more {
+        writeln!(text, "\nand so for {more} more (--format json has all)")?;
+    }
     warnings(&mut text, answer)?;
     notes(&mut text, answer)?;
     Ok(text)
@@ -721,7 +746,7 @@ fn json_of(answer: &Answer) -> Result<String> {
         .iter()
         .map(|n| json!({ "id": n.id, "affects": n.affects, "text": n.text }))
         .collect();
-    output::json_text(&json!({
+    let mut json = json!({
         "schema_version": 1,
         "kind": "goodput-simulation",
         "workload": answer.title,
@@ -729,7 +754,13 @@ fn json_of(answer: &Answer) -> Result<String> {
         "drawn": answer.drawn.as_ref().map(generate::described),
         "notes": notes,
         "runs": runs,
-    }))
+    });
+    let explained = explain::explained(&answer.runs);
+    if let (Some(map), false) = (json.as_object_mut(), explained.is_empty()) {
+        let explained = explained.iter().map(explain::Explained::json).collect();
+        map.insert("policies_explained".to_owned(), Value::Array(explained));
+    }
+    output::json_text(&json)
 }
 
 fn run_json(answer: &Answer, run: &Simulated) -> Value {
@@ -761,6 +792,9 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     }
     if let Some(users) = run.setting.users {
         map.insert("users".to_owned(), json!(users));
+    }
+    for (name, time) in run.setting.clients() {
+        map.insert(format!("{name}_s"), json!(time.seconds()));
     }
     if let Some(tail) = &run.tail {
         map.insert("tail".to_owned(), tail.json());

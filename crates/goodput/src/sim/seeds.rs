@@ -6,7 +6,6 @@ use metrics_core::interval::{Interval, difference_paired, mean_independent};
 use metrics_core::report::Report;
 use metrics_core::summary::Summary;
 use metrics_core::units::Quantity;
-use sched_sim::RunLimits;
 use serde_json::{Map, Value, json};
 
 use super::render::{self, run_settings};
@@ -98,7 +97,6 @@ pub fn run(
     arguments: &Arguments,
     source: &Source,
     settings: Vec<Setting>,
-    limits: RunLimits,
     seeds: u64,
     format: Format,
 ) -> Result<String> {
@@ -120,7 +118,7 @@ pub fn run(
             notes: Vec::new(),
         };
         for replicated in &mut all {
-            let run = simulate(arguments, &drawn, replicated.setting.clone(), limits)?;
+            let run = simulate(arguments, &drawn, replicated.setting.clone(), false)?;
             replicated.values.push(COLUMNS.iter().map(|c| (c.value)(&run)).collect());
         }
     }

@@ -14,6 +14,8 @@ use sched_sim::{
 };
 use serde_json::{Map, Value, json};
 
+use serving_io::scenario::MOST_REPLICAS;
+
 use super::{Arguments, Setting};
 use crate::report::text as report_text;
 
@@ -27,7 +29,7 @@ pub enum Arriving<'a> {
 
 /// How many servers an option asks for.
 pub fn replicas(option: &str, text: &str) -> Result<u64> {
-    between(option, text, 100_000)
+    between(option, text, MOST_REPLICAS)
 }
 
 /// A count from 1 to `max`.
@@ -45,7 +47,6 @@ pub struct Maker<'m, 'a, T> {
     pub setting: &'m Setting,
     /// Of vLLM, if it is one.
     pub config: Option<&'m VllmConfig>,
-    pub limits: RunLimits,
     pub cost: &'a T,
     /// For routers that draw.
     pub seed: u64,
@@ -54,7 +55,8 @@ pub struct Maker<'m, 'a, T> {
 impl<'a, T: StepTime> Maker<'_, 'a, T> {
     /// One server; one that is `open` refuses nobody who could end.
     pub fn one(&self, open: bool) -> Result<Box<dyn Server + 'a>> {
-        let Self { arguments, setting, config, limits, cost, .. } = *self;
+        let Self { arguments, setting, config, cost, .. } = *self;
+        let limits = RunLimits { until: setting.until, ..RunLimits::default() };
         if let Some(config) = config {
             let replica = VllmReplica::new(config.clone(), cost)?.limits(limits);
             return Ok(if arguments.reference {
@@ -64,7 +66,7 @@ impl<'a, T: StepTime> Maker<'_, 'a, T> {
             });
         }
         let new = if arguments.reference { Replica::reference } else { Replica::new };
-        let settings = setting.server_settings(arguments)?;
+        let settings = setting.server.settings()?;
         let settings = if open { settings.open() } else { settings };
         let replica = new(setting.named_policy()?, cost);
         Ok(Box::new(replica.settings(settings).limits(limits)))

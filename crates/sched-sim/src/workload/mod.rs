@@ -255,9 +255,7 @@ impl Workload {
         let first = self.requests.first().map_or(Ticks::ZERO, |r| r.arrival);
         let mut requests = self.requests.clone();
         for r in &mut requests {
-            let gap = r.arrival.0 - first.0;
-            r.arrival = Ticks(first.0 + gap * u128::from(factor.den) / u128::from(factor.num))
-                .within_a_run("an arrival after rate scaling")?;
+            r.arrival = factor.arrival(first, r.arrival)?;
         }
         Ok(Self { requests })
     }
@@ -312,6 +310,18 @@ impl RateScale {
         }
         let common = gcd(num, den);
         Ok(Self { num: num / common, den: den / common })
+    }
+
+    /// When somebody arrives at the scaled rate who arrives at `at`, no earlier than `first`, at the
+    /// original one.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::TimeOutOfRange`] if a slow rate carries it beyond the longest run.
+    pub fn arrival(self, first: Ticks, at: Ticks) -> Result<Ticks> {
+        let gap = at.0.saturating_sub(first.0);
+        Ticks(first.0 + gap * u128::from(self.den) / u128::from(self.num))
+            .within_a_run("an arrival after rate scaling")
     }
 
     /// The factor as a float, for display.

@@ -1,0 +1,312 @@
+//! What `goodput sim` says beside its table, and what it streams.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "it is a test")]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What it prints in a directory of the repository, with its exit code if that is not 0.
+fn run_in(dir: &Path, arguments: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_goodput"));
+    let arguments = std::iter::once("sim").chain(arguments.split_whitespace());
+    let output = command.args(arguments).current_dir(dir).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    match output.status.code() {
+        Some(0) => text + &said,
+        code => format!("{text}{said}exit {}\n", code.unwrap()),
+    }
+}
+
+fn sim(arguments: &str) -> String {
+    run_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
+}
+
+fn json(arguments: &str) -> Value {
+    let text = sim(&format!("{arguments} --format json"));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// The part of a text from the line that begins with this to the next empty line.
+fn part<'a>(text: &'a str, from: &str) -> &'a str {
+    let start = text.find(from).unwrap_or_else(|| panic!("{from}: {text}"));
+    text[start..].split("\n\n").next().unwrap_or_default()
+}
+
+/// Three policies under one batch limit, two of which have a chunk.
+const POLICIES: &str = "--policy decode-first,prefill-first,sglang --chunk 128,512 \
+                        --max-num-seqs 64 --rate 6/s --requests 400";
+
+/// Two chunks for two policies and none for the third are five rows; every sentence is made of the
+/// figures of the table above it.
+#[test]
+fn a_comparison_of_policies_is_explained() {
+    let text = sim(POLICIES);
+    let rows = part(&text, "policy  ").lines().skip(1);
+    let chunks: Vec<&str> = rows.map(|row| row.split_whitespace().nth(2).unwrap()).collect();
+    assert_eq!(chunks, ["128", "512", "-", "128", "512"]);
+    insta::assert_snapshot!(part(&text, "What the policies"));
+    let markdown = sim(&format!("{POLICIES} --format md"));
+    for line in part(&text, "What the policies").lines().skip(1) {
+        let (_, says) = line.split_at_checked(19).unwrap();
+        assert!(markdown.contains(says), "{says}: {markdown}");
+    }
+}
+
+/// The rules promise it, and the figures of the table have to show it: who decodes first keeps TPOT
+/// low and lets prompts wait, who prefills first the reverse.
+#[test]
+fn decode_first_protects_tpot_and_prefill_first_ttft() {
+    let answer = json(POLICIES);
+    let p99 = |policy: &str, latency: &str| -> Vec<f64> {
+        let runs = answer["runs"].as_array().unwrap().iter();
+        let of = runs.filter(|r| r["policy"] == policy);
+        let figure = |r: &Value| r["latency"][latency]["p99_s"].as_f64();
+        of.map(|r| figure(r).unwrap()).collect()
+    };
+    for decode_first in p99("decode-first", "tpot") {
+        assert!(decode_first < p99("prefill-first", "tpot")[0]);
+    }
+    for decode_first in p99("decode-first", "ttft") {
+        assert!(p99("prefill-first", "ttft")[0] < decode_first);
+    }
+    let explained = &answer["policies_explained"][0];
+    let pairs = explained["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2, "decode-first with each of the others: {pairs:?}");
+    assert_eq!(pairs[0]["protects_ttft"], "prefill-first");
+    assert_eq!(pairs[0]["as_the_rules_say"], true);
+    assert_eq!(pairs[0]["tpot_p99"], serde_json::json!({ "lower": 2, "higher": 0, "of": 2 }));
+    // The books: shares of all accounts are the whole.
+    let time = &explained["policies"][0]["runs"][0]["time"]["after_first_token"];
+    let sum: f64 = time.as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{time}");
+}
+
+/// One prompt at a time and no stream beside it: both rules decide the same, so no rule is at work
+/// and the text says so instead of praising one.
+#[test]
+fn figures_that_do_not_follow_the_rules_are_told() {
+    let settings = "--policy decode-first,prefill-first --max-num-seqs 1 --chunk 100000 \
+                    --requests 50 --rate 1/min --step-time base=10ms";
+    let answer = json(settings);
+    let pair = &answer["policies_explained"][0]["pairs"][0];
+    assert_eq!(pair["as_the_rules_say"], false);
+    insta::assert_snapshot!(pair["text"].as_str().unwrap());
+}
+
+/// Settings that differ in more than the policy are compared among their like alone.
+#[test]
+fn policies_are_compared_under_equal_settings() {
+    let settings = "--policy decode-first,prefill-first --max-num-seqs 8,16,32 --chunk 256 \
+                    --requests 100";
+    let answer = json(settings);
+    let groups = answer["policies_explained"].as_array().unwrap();
+    let of: Vec<&str> = groups.iter().map(|g| g["settings"].as_str().unwrap()).collect();
+    assert_eq!(of, ["max_num_seqs 8", "max_num_seqs 16", "max_num_seqs 32"]);
+    let text = sim(settings);
+    assert_eq!(text.matches("What the policies").count(), 2);
+    assert!(text.contains("\nand so for 1 more (--format json has all)\n"), "{text}");
+    assert!(json("--max-num-seqs 8,16 --requests 20")["policies_explained"].is_null());
+}
+
+/// The same requests, kept and not kept: what is counted is the same, to the last digit, and what
+/// is sketched is off by what the answer states at most.
+#[test]
+fn a_sketched_run_agrees_with_the_exact_one() {
+    for settings in [
+        "--policy decode-first,sarathi,sglang --chunk 256 --kv-blocks 3000 --max-waiting 20 --rate 22/s",
+        "--replicas 3 --router power-of-two --max-num-seqs 8 --timeout 3s --rate-scale 5/2",
+        "--policy vllm-v1 --num-kv-blocks 9000 --enable-prefix-caching=false --until 20s",
+        "--turns 3 --think exponential:mean=2s --rate 5/s --max-num-seqs 16",
+    ] {
+        let slo = "ttft<300ms,tpot<12ms,p99(e2e)<10s";
+        let settings = format!("{settings} --requests 700 --slo {slo}");
+        let (exact, sketched) = (json(&settings), json(&format!("{settings} --sketch")));
+        let runs = |answer: &Value| answer["runs"].as_array().unwrap().clone();
+        for (exact, sketched) in runs(&exact).iter().zip(&runs(&sketched)) {
+            for key in ["simulation", "kv_cache", "requests", "window_s", "truncated", "fleet"] {
+                assert_eq!(exact[key], sketched[key], "{settings}: {key}");
+            }
+            // A truncated run has no goodput.
+            assert_eq!(exact["goodput"].is_null(), settings.contains("--until"), "{settings}");
+            for key in ["good", "goodput_per_s", "goodput_ratio", "attainment", "limits"] {
+                assert_eq!(exact["goodput"][key], sketched["goodput"][key], "{settings}: {key}");
+            }
+            let error = sketched["sketch_relative_error"].as_f64().unwrap();
+            assert!(0.0 < error && error < 1e-3, "{error}");
+            for latency in ["ttft", "tpot", "e2e", "queue_time"] {
+                let of = |run: &Value, key: &str| run["latency"][latency][key].as_f64();
+                for key in ["p50_s", "p90_s", "p95_s", "p99_s"] {
+                    let (a, b) = (of(exact, key).unwrap(), of(sketched, key).unwrap());
+                    // A wait of nothing is nothing, and a picosecond is the sketch's unit.
+                    assert!((a - b).abs() <= error * a + 1e-12, "{settings}: {latency} {key}");
+                }
+                assert_eq!(of(exact, "max_s"), of(sketched, "max_s"));
+                let (a, b) = (of(exact, "mean_s").unwrap(), of(sketched, "mean_s").unwrap());
+                assert!((a - b).abs() <= 1e-12 * a, "{settings}: mean of {latency}");
+            }
+        }
+    }
+}
+
+/// What needs the requests says why.
+#[test]
+fn a_sketched_run_refuses_what_needs_its_requests() {
+    let mut said = String::new();
+    for more in [
+        "--requests 10 --trace azure.csv",
+        "--users 3",
+        "--seeds 3",
+        "--requests-out r.jsonl",
+        "--explain-tail p99",
+        "--trace-out t.json",
+        "--series s.jsonl",
+        "--scenario ../../scenarios/policies.toml",
+        "--policy vllm-v1 --num-kv-blocks 4000",
+    ] {
+        said.push_str(&sim(&format!("--sketch --max-num-seqs 8 {more}")));
+    }
+    insta::assert_snapshot!(said);
+}
+
+/// Where one request after the other is served in 20 ms and a hundred come at once, a bucket of
+/// three lets in three, a rule of two that wait three (one runs), and the others are refused; the
+/// books are whole, and the setting says why.
+#[test]
+fn a_token_bucket_and_an_admission_rule_refuse_by_their_numbers() {
+    let common = "--max-num-seqs 1 --chunk 1000 --input-tokens 100 --output-tokens 1 --requests 100 \
+                  --rate 1000000/s --arrivals deterministic --step-time base=10ms";
+    for (option, setting, completed, why) in [
+        ("--token-bucket 1/min,burst=3", "token_bucket=0.0166667/s,burst=3", 3, "no permit"),
+        (
+            "--admission-rule queue=2,kv=1,slo=10s,window=1s",
+            "admission_rule=queue=2,kv=1,slo=10s,window=1s",
+            3,
+            "the queue is at its limit",
+        ),
+    ] {
+        let text = sim(&format!("{common} {option}"));
+        assert!(text.contains(setting), "{text}");
+        let books = format!(
+            "100 injected = {completed} completed + 0 running + 0 queued + {} rejected",
+            100 - completed
+        );
+        assert!(text.contains(&books) && text.contains(why), "{text}");
+    }
+    for (option, says) in [
+        ("--token-bucket 0/s", "a rate above 0"),
+        ("--token-bucket 10/s,burst=0", "burst must be at least 1, got 0"),
+        (
+            "--admission-rule queue=2,kv=90,slo=1s,window=1s",
+            "kv must be a share from 0 to 1, got 90",
+        ),
+        ("--admission-rule queue=2", "kv"),
+        ("--policy vllm-v1 --token-bucket 1/s", "--token-bucket: is not for vllm-v1"),
+    ] {
+        let text = sim(option);
+        assert!(text.contains(says) && text.ends_with("exit 2\n"), "{option}: {text}");
+    }
+}
+
+/// Every setting that a flag can give can stand in a scenario, and is the same there.
+#[test]
+fn a_scenario_says_what_flags_say() {
+    let dir = tempfile::tempdir().unwrap();
+    for (keys, flags) in [
+        (
+            "policy = \"sarathi\"\nkv_blocks = 300\npreemption = \"swap\"\nswap_time = \"1us/token\"",
+            "--policy sarathi --kv-blocks 300 --preemption swap --swap-time 1us/token",
+        ),
+        ("token_bucket = \"5/s,burst=2\"", "--token-bucket 5/s,burst=2"),
+        (
+            "admission_rule = \"queue=2,kv=0.9,slo=500ms,window=5s\"",
+            "--admission-rule queue=2,kv=0.9,slo=500ms,window=5s",
+        ),
+        ("max_waiting = 1\nmax_waiting_tokens = 900", "--max-waiting 1 --max-waiting-tokens 900"),
+        ("timeout = \"1500ms\"\nuntil = \"8s\"", "--timeout 1500ms --until 8s"),
+        ("replicas = 2\nrouter = \"round-robin\"", "--replicas 2 --router round-robin"),
+        ("users = 20\nthink = \"exponential:mean=1s\"", "--users 20 --think exponential:mean=1s"),
+    ] {
+        let common = "--max-num-seqs 4 --chunk 256 --requests 80 --rate 9/s --step-time base=10ms";
+        let common = if flags.contains("--users") {
+            common.replace(" --rate 9/s", "")
+        } else {
+            common.to_owned()
+        };
+        let scenario = format!(
+            "schema_version = 1\nname = \"chat\"\n[title]\nen = \"Chat on one GPU\"\nzh = \"聊天\"\n\
+             [about]\nen = \"\"\nzh = \"\"\n[workload.generate]\nrequests = 80\nrate_per_s = 9\n\
+             seed = 1\ninput_tokens = \"lognormal:median=600,sigma=1.1,min=4,max=16384\"\n\
+             output_tokens = \"lognormal:median=160,sigma=0.8,min=1,max=4096\"\n[settings]\n\
+             max_num_seqs = 4\nchunk = 256\nstep_time = \"base=10ms\"\n{keys}\n"
+        );
+        std::fs::write(dir.path().join("s.toml"), scenario).unwrap();
+        let by_keys = run_in(dir.path(), "--scenario s.toml --format json");
+        let by_flags = run_in(dir.path(), &format!("{common} {flags} --format json"));
+        let run = |text: &str| -> Value {
+            let answer: Value =
+                serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let mut run = answer["runs"][0].clone();
+            // The built-in scenario has a name for its setting, and objectives.
+            for key in ["variant", "slo", "goodput", "findings", "verdict"] {
+                run.as_object_mut().unwrap().remove(key);
+            }
+            run
+        };
+        assert_eq!(run(&by_keys), run(&by_flags), "{flags}");
+    }
+}
+
+/// The series of a run add up to its totals: steps, time in the batch, the largest queue; and the
+/// engine that executes every step writes the same bytes as the one that skips.
+#[test]
+fn the_series_of_a_run_add_up_to_its_totals() {
+    let dir = tempfile::tempdir().unwrap();
+    for settings in [
+        "--policy decode-first --chunk 256 --timeout 4s",
+        "--policy prefill-first --kv-blocks 600 --max-waiting 30",
+        "--policy vllm-v1 --num-kv-blocks 9000",
+    ] {
+        let common = format!("{settings} --max-num-seqs 12 --requests 150 --rate 12/s");
+        let run = |more: &str| {
+            let all = format!("{common} --series s.jsonl --format json {more}");
+            let answer: Value = serde_json::from_str(&run_in(dir.path(), &all)).unwrap();
+            (
+                answer["runs"][0].clone(),
+                std::fs::read_to_string(dir.path().join("s.jsonl")).unwrap(),
+            )
+        };
+        let (answer, text) = run("");
+        assert_eq!(text, run("--reference").1, "{settings}");
+        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(lines[0]["kind"], "goodput-series");
+        let of = |series: &str| -> Vec<&Value> {
+            lines.iter().filter(|l| l["series"] == series).collect()
+        };
+        let (steps, waiting) = (of("steps"), of("waiting"));
+        let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
+        let totals = &answer["simulation"];
+        let sum = |f: &dyn Fn(&Value) -> f64| steps.iter().map(|s| f(s)).sum::<f64>();
+        assert_eq!(sum(&|s| number(s, "steps")), number(totals, "steps"));
+        let length = number(&answer, "window_s");
+        let in_batch =
+            sum(&|s| number(s, "running") * (number(s, "end_s") - number(s, "start_s"))) / length;
+        let mean = number(totals, "in_service_mean");
+        assert!((in_batch - mean).abs() < 1e-6 * mean, "{settings}: {in_batch} {mean}");
+        assert!(steps.windows(2).all(|w| w[0]["end_s"] == w[1]["start_s"]), "{settings}");
+        let held = steps.iter().map(|s| number(s, "kv_held_tokens_end")).fold(0.0, f64::max);
+        assert_eq!(held, number(totals, "kv_held_tokens_max"));
+        // Everybody is gone in the end, and the mean is that of the totals.
+        assert_eq!(waiting.last().unwrap()["waiting"], 0, "{settings}");
+        let area: f64 = waiting
+            .windows(2)
+            .map(|w| number(w[0], "waiting") * (number(w[1], "at_s") - number(w[0], "at_s")))
+            .sum();
+        let mean = number(totals, "waiting_mean");
+        assert!((area / length - mean).abs() < 1e-6 * (1.0 + mean), "{settings}: {mean}");
+        // Fewer lines than steps: what repeats is one.
+        assert!((steps.len() as f64) < number(totals, "steps"));
+    }
+}
