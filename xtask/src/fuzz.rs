@@ -148,7 +148,10 @@ mod tests {
         for target in &all {
             assert!(root.join(format!("fuzz/fuzz_targets/{target}.rs")).exists(), "{target}");
             let seeded = SEEDS.iter().any(|(_, targets)| targets.contains(&target.as_str()));
-            assert!(seeded || ["rows", "queueing"].contains(&target.as_str()), "{target}");
+            assert!(
+                seeded || ["rows", "queueing", "engine"].contains(&target.as_str()),
+                "{target}"
+            );
         }
         for (folder, targets) in SEEDS {
             assert!(!files(&root.join(folder)).unwrap().is_empty(), "{folder}");

@@ -4,7 +4,7 @@
 
 use metrics_core::interval::Confidence;
 use metrics_core::report::{Report, Settings};
-use metrics_core::sketch::RELATIVE_ERROR;
+use metrics_core::sketch::{RELATIVE_ERROR, Scale, Sketch};
 use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
@@ -139,4 +139,12 @@ fn other_objectives_are_refused_by_name() {
     let mut tally = Tally::new(&a).unwrap();
     let said = tally.merge(&Tally::new(&b).unwrap()).unwrap_err().to_string();
     assert_eq!(said, "objectives `ttft<=1s` and `ttft<=2s` cannot be merged");
+}
+
+/// Seconds and tokens have buckets of other sizes.
+#[test]
+fn sketches_of_two_units_are_not_merged() {
+    let mut seconds = Sketch::new(Scale::Picosecond).unwrap();
+    let said = seconds.merge(&Sketch::new(Scale::One).unwrap()).unwrap_err().to_string();
+    assert!(said.contains("different units"), "{said}");
 }

@@ -666,7 +666,10 @@ proptest! {
         let between = erlang_b_real(c as f64 + share, a)?;
         prop_assert!(erlang_b(c + 1, a)? <= between * (1.0 + 1e-13));
         prop_assert!(between <= erlang_b(c, a)? * (1.0 + 1e-13));
-        close(ln_erlang_b_real(c as f64 + share, a)?, between.ln(), 1e-12)?;
+        // Below the least normal number the probability has lost digits, and its logarithm has not.
+        if between.is_normal() {
+            close(ln_erlang_b_real(c as f64 + share, a)?, between.ln(), 1e-12)?;
+        }
         // The recursion holds for real numbers as well.
         let next = erlang_b_real(c as f64 + share + 1.0, a)?;
         close(next, a * between / (c as f64 + share + 1.0 + a * between), 2e-13)?;

@@ -742,14 +742,19 @@ impl Skipping {
         }
     }
 
+    /// Dates who came back in a step that serves nobody.
+    pub fn date_returns(&mut self, at: Ticks, requests: &mut [Entry]) {
+        for i in self.returned.drain(..) {
+            requests[i as usize].returned(at);
+        }
+    }
+
     /// Runs the stretch, and tells who `finished` in its last step.
     pub fn apply(&mut self, stretch: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         let end = stretch.end;
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
         self.note_left_out(stretch, requests);
-        for i in self.returned.drain(..) {
-            requests[i as usize].returned(stretch.start);
-        }
+        self.date_returns(stretch.start, requests);
         if let Some(paged) = &mut self.paged {
             paged.run(stretch, self.decode_clock, self.all_decode);
         }

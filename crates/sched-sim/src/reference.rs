@@ -15,6 +15,7 @@ use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
 use crate::statistics::KvStatistics;
 use crate::step_time::{StepTime, StepWork};
+use crate::time::Ticks;
 
 /// Runs a simulation, one step at a time.
 ///
@@ -382,6 +383,14 @@ impl Plain {
         self.rows.retain(|r| r.position != position as usize);
         self.waiting.retain(|r| r.position != position as usize);
         progress
+    }
+
+    /// Dates who came back in a step that serves nobody.
+    pub fn date_returns(&mut self, at: Ticks, requests: &mut [Entry]) {
+        for row in self.rows.iter_mut().filter(|r| matches!(r.came, Came::Returned)) {
+            row.came = Came::Before;
+            requests[row.position].returned(at);
+        }
     }
 
     /// Runs the step, and tells who `finished` in it.

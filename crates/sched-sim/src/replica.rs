@@ -162,6 +162,8 @@ pub struct Replica<P, T> {
     engine: Engine,
     /// What is decided and has not ended.
     flight: Option<Stretch>,
+    /// Decisions in a row, at one instant, that preempted somebody and served nobody.
+    in_vain: u64,
     finished: Vec<Position>,
     preemptions: u64,
     preempted_requests: u64,
@@ -210,6 +212,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             departures: Departures::new(),
             engine,
             flight: None,
+            in_vain: 0,
             finished: Vec::new(),
             preemptions: 0,
             preempted_requests: 0,
@@ -282,7 +285,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         self.take_arrivals();
         self.take_departures();
         let inside = self.clock.inside();
-        let (running, waiting) = on!(&self.engine, b => (b.running(), b.waiting()));
+        let waiting = on!(&self.engine, b => b.waiting());
         self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
         if inside == 0 && self.pending.is_empty() {
             return Ok(false);
@@ -320,9 +323,19 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         let horizon = if skips { self.policy.horizon(&step) } else { Horizon::ONE };
         let preempted = self.note_preemptions();
         if work.is_empty() {
-            // What was preempted may be admitted at once.
-            return Ok(preempted || self.idle(until, running, observer));
+            // Whoever came back is in the batch, served or not.
+            let requests = &mut self.requests;
+            on!(&mut self.engine, b => b.date_returns(at, requests));
+            let running = on!(&self.engine, b => b.running());
+            // What was preempted may be admitted at once; who does not stay out would go round for ever.
+            if preempted && self.in_vain < inside {
+                self.in_vain += 1;
+                return Ok(true);
+            }
+            self.in_vain = 0;
+            return Ok(self.idle(until, running, observer));
         }
+        self.in_vain = 0;
         let (steps, time) = match &mut self.engine {
             Engine::Skipping(batch) => {
                 let time = self.step_time.stretch(&work);

@@ -7,8 +7,8 @@ use common::{driven, limits, make, policy, settings, step_time, workload};
 use proptest::prelude::*;
 use sched_sim::server::{Job, Over, Server, run_stream};
 use sched_sim::{
-    Affine, BatchHistory, KvPool, Orca, Policy, Replica, RunEnd, RunLimits, RunStatistics, Sarathi,
-    ServerSettings, Simulation, Ticks, Workload,
+    Affine, BatchHistory, KvPool, Orca, Policy, Preemption, Replica, RunEnd, RunLimits,
+    RunStatistics, Sarathi, ServerSettings, Simulation, Step, Ticks, Workload,
 };
 
 /// Clients that stay, or leave after a while.
@@ -152,4 +152,63 @@ fn the_area_of_blocks_in_use_is_that_of_the_steps() {
     }
     assert_eq!(s.end, Ticks::from_nanoseconds(at * 1000));
     assert_eq!(s.kv.unwrap().used_time, area);
+}
+
+/// Takes the prompt in, swaps the request out and in again, and serves nobody.
+struct OutAndIn;
+
+impl Policy for OutAndIn {
+    fn name(&self) -> &'static str {
+        "out-and-in"
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        1
+    }
+
+    fn prefill_emits_first_token(&self) -> bool {
+        true
+    }
+
+    fn preemption(&self) -> Preemption {
+        Preemption::Swap { per_token: Ticks::from_nanoseconds(1000) }
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> sched_sim::Result<()> {
+        if let Some(next) = step.next_waiting().filter(|next| !next.swapped) {
+            step.admit(next.known_tokens)?;
+        } else if let Some(first) = step.running_after(None)
+            // Whoever came back in this step stays.
+            && step.preempt(first).is_ok()
+        {
+            step.swap_in();
+        }
+        Ok(())
+    }
+}
+
+/// Whoever comes back in a step that serves nobody is in the batch from then on, and a policy that
+/// does nothing else is not asked again for ever at that instant. The prompt takes 1 ms; from there to
+/// its time-out at 10 ms the request is in the batch.
+#[test]
+fn a_return_is_dated_in_a_step_that_serves_nobody() {
+    let step_time: Affine = "base=1ms".parse().unwrap();
+    let mut settings = ServerSettings::default();
+    settings.kv = Some(KvPool::new(100, 16).unwrap());
+    let job = || {
+        let mut job = Job::new(0, Ticks::ZERO, 100, 9);
+        job.timeout_at = Some("10ms".parse().unwrap());
+        std::iter::once(job)
+    };
+    let new = |plain: bool| -> Replica<Box<dyn Policy>, Affine> {
+        let policy: Box<dyn Policy> = Box::new(OutAndIn);
+        let new = if plain { Replica::reference } else { Replica::new };
+        new(policy, step_time).settings(settings)
+    };
+    let (end, over, s, history) = run(new(false), job());
+    assert_eq!((end, over.clone(), s, history), run(new(true), job()));
+    assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
+    assert_eq!(s.timed_out, 1);
+    assert_eq!(over[0].progress.stalls[0].readmitted, Some("1ms".parse().unwrap()));
+    assert_eq!(s.service_time, "10ms".parse::<Ticks>().unwrap().attoseconds());
 }

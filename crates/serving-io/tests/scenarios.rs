@@ -324,7 +324,7 @@ fn faults_of_a_step_time_file_name_line_and_key() {
     assert_snapshot!(fault("floored", "flored"), @"p.toml, line 7, `form`: found `flored`, expected `two-regime`, `split`, `affine`, `floored` or `table`");
     assert_snapshot!(fault("w = \"", "w = \"-"), @"p.toml, line 17, `step_ms`: `w`: found `-17.60493731226071`, expected a decimal number of milliseconds");
     assert_snapshot!(fault("points = 118", "point = 118"), @"p.toml, line 27, `point`: unknown field `point`, expected one of `regime`, `points`, `mean_absolute`, `p90_absolute`, `p95_absolute`, `worst`, `max_absolute`, `bias`, `prefill_tokens`, `decodes`, `context`, `attention`");
-    assert_snapshot!(fault("[step_ms]", "[coefficients_ms]"), @"p.toml, line 17, `coefficients_ms`: unknown field `coefficients_ms`, expected one of `schema_version`, `name`, `model`, `gpu`, `tensor_parallel`, `engine`, `form`, `source`, `licence`, `method`, `limits`, `decode_ms`, `above_ms`, `decode_table_ms`, `prefill_table_ms`, `prefill_ms`, `extra_ms`, `step_ms`, `regimes`");
+    assert_snapshot!(fault("[step_ms]", "[coefficients_ms]"), @"p.toml, line 17, `coefficients_ms`: unknown field `coefficients_ms`, expected one of `schema_version`, `name`, `model`, `gpu`, `tensor_parallel`, `engine`, `form`, `source`, `licence`, `method`, `limits`, `decode_ms`, `above_ms`, `decode_table_ms`, `prefill_table_ms`, `prefill_ms`, `extra_ms`, `step_ms`, `overheads_ms`, `regimes`");
 }
 
 /// A table and a split are written as they are read.
