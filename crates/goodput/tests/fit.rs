@@ -347,7 +347,7 @@ fn a_missing_cell_is_no_zero() {
             format!("{{\"decodes\":{},\"context\":{},\"time_ns\":{}e6}}\n", x[0], x[1], x[2])
         })
         .collect();
-    let lines = format!("{lines}{{\"decodes\":8,\"time_ns\":17e6}}\n");
+    let lines = format!("{lines}{{\"decodes\":8,\"time_ns\":17e6,\"kv\":[1]}}\n");
     std::fs::write(dir.path().join("holes.jsonl"), lines).unwrap();
     let of = |file: &str| {
         let text = run(dir.path(), &["fit", file]);
@@ -362,6 +362,7 @@ fn a_missing_cell_is_no_zero() {
       note           no field is called so, not read: `host`
     holes.jsonl: step log, 3 points
       left out       1 row: context is not known (first: holes.jsonl line 4)
+      note           no field is called so, not read: `kv`
     ");
     let coefficients = |file: &str| {
         let json = run(dir.path(), &["fit", file, "--format", "json"]);
@@ -380,6 +381,7 @@ fn a_column_that_is_not_what_it_seems_is_refused() {
         ("near2.csv", "decode,context,time_ms\n1,10,8\n"),
         ("near3.csv", "concurency,isl,osl,tpot_ms\n8,100,50,12\n"),
         ("near.jsonl", "{\"decodes\":1,\"Context\":10,\"time_ms\":8}\n"),
+        ("list.jsonl", "{\"decodes\":1,\"context\":[10],\"time_ms\":8}\n"),
         ("twice.csv", "decodes,context,time_ms,context\n1,10,8,20\n"),
         ("twice.jsonl", "{\"decodes\":1,\"context\":10,\"context\":20,\"time_ms\":8}\n"),
         ("unit.csv", "decodes,context,time\n1,10,8\n"),
@@ -398,6 +400,7 @@ fn a_column_that_is_not_what_it_seems_is_refused() {
     goodput: near2.csv, line 1, `decode`: no field is called so, did you mean `decodes`? Rename it, or say with `--map` what each column means
     goodput: near3.csv, line 1, `concurency`: no field is called so, did you mean `concurrency`? Rename it, or say with `--map` what each column means
     goodput: near.jsonl, line 1, `Context`: no field is called so, did you mean `context`? Rename it, or say with `--map` what each column means
+    goodput: list.jsonl: line 1, `context`: found `a list`, expected a number of at least 0
     goodput: twice.csv, line 1, `context`: appears twice, expected once
     goodput: twice.jsonl, line 1, `context`: appears twice, expected once
     goodput: unit.csv: `time` has no unit, expected one of time_s, time_ms, time_us, time_ns
@@ -411,6 +414,19 @@ fn a_column_that_is_not_what_it_seems_is_refused() {
     // A map says that the other columns are meant to be left.
     let text = run(dir.path(), &["fit", "near.csv", "--map", "time_ms=time_ms"]);
     assert!(text.contains("near.csv: decode: 1 point with 3 coefficients"), "{text}");
+}
+
+/// What `--map` takes for a field, the help names.
+#[test]
+fn the_help_names_the_fields() {
+    let dir = folder();
+    let help = run(dir.path(), &["fit", "--help"]);
+    let said = run(dir.path(), &["fit", "steps.csv", "--map", "x=y"]);
+    let (_, fields) = said.lines().next().unwrap().split_once("expected one of ").unwrap();
+    assert_eq!(fields.split(", ").count(), 14);
+    for field in fields.split(", ") {
+        assert!(help.contains(field), "{field}: {help}");
+    }
 }
 
 #[test]

@@ -202,6 +202,8 @@ fn parameters_weights_and_precision_follow_from_types() {
     assert!(other.limitations[0].contains("`brand_new`"));
     assert!(other.assumptions[0].contains("`brand_new` is not known"), "{:?}", other.assumptions);
     assert_eq!(config.assumptions.len(), 0);
+    let none = parsed(&with("").replacen("\"llama\"", "null", 1));
+    assert!(none.assumptions[0].starts_with("no `model_type`"), "{:?}", none.assumptions);
 }
 
 #[test]

@@ -207,11 +207,13 @@ impl ModelConfig {
         let kinds = keys.layer_kinds(&model_type, &mut limitations)?;
         let known = ALL_ATTENTION.contains(&model_type.as_str()) || params::is_counted(&model_type);
         if !known && kinds.iter().all(|k| *k == LayerKind::Full) && !keys.names_layers() {
-            assumptions.push(format!(
-                "the architecture `{}` is not known: all layers are taken to have attention to all \
-                 tokens",
-                shown(&model_type)
-            ));
+            let what = if model_type.is_empty() {
+                "no `model_type` names the architecture".to_owned()
+            } else {
+                format!("the architecture `{}` is not known", shown(&model_type))
+            };
+            assumptions
+                .push(format!("{what}: all layers are taken to have attention to all tokens"));
         }
         let dtype = keys.dtype_bytes()?;
         let layer_groups = groups(&keys, &kinds, dtype)?;

@@ -121,7 +121,9 @@ impl Table {
                 let cell = match value {
                     serde_json::Value::Null => String::new(),
                     serde_json::Value::String(text) => text,
-                    serde_json::Value::Array(_) | serde_json::Value::Object(_) => continue,
+                    // Not their text: a request log has long lists.
+                    serde_json::Value::Array(_) => "a list".to_owned(),
+                    serde_json::Value::Object(_) => "an object".to_owned(),
                     other => other.to_string(),
                 };
                 if let Some(i) = columns.iter().position(|c| *c == key) {
