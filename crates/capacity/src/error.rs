@@ -87,8 +87,16 @@ pub enum FitError {
         /// What would help.
         remedy: String,
     },
+    /// A point of a file that no step can be.
+    #[error("{place}: {problem}")]
+    Point {
+        /// Its file and line.
+        place: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
     /// A number that is beyond what a calculation can hold.
-    #[error("{input} must be finite and from {min} to {max}, got {value}")]
+    #[error("{input} must be finite and from {} to {}, got {}", shown(*min), shown(*max), shown(*value))]
     Range {
         /// The input.
         input: &'static str,

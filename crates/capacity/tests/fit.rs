@@ -215,7 +215,7 @@ fn a_regime_without_points_is_a_limit_and_no_step_time() {
     );
     insta::assert_snapshot!(
         fit(&[Point::decode(1.0, 1.0, 0.0)], Form::TwoRegime).unwrap_err(),
-        @"time in seconds must be finite and from 0.000000000001 to 1000000, got 0"
+        @"time in seconds must be finite and from 1e-12 to 1000000, got 0"
     );
 }
 
@@ -316,7 +316,7 @@ fn faults_name_file_line_and_value() {
     );
     insta::assert_snapshot!(
         Options::map(["batch=b"]).unwrap_err(),
-        @"--map: no field `batch`, expected one of prefill_tokens, decodes, context, attention, prefills, concurrency, isl, osl, time_s, time_ms, time_us, tpot_ms, tpot_s"
+        @"--map: no field `batch`, expected one of prefill_tokens, decodes, context, attention, prefills, concurrency, isl, osl, time_s, time_ms, time_us, time_ns, tpot_ms, tpot_s"
     );
 }
 

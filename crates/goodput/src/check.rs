@@ -191,7 +191,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     let confidence = arguments.objectives.confidence()?;
     let basis = Basis { slo: &slo, method: arguments.objectives.method(), confidence };
     let named: Vec<&PathBuf> = files.iter().chain(&arguments.base).collect();
-    distinct_files(&named)?;
+    distinct_files(&named, "one run")?;
     let margins = margins(&arguments.no_regress, &slo)?;
     let news = arguments.reading.load(&files, basis)?;
     let least = if arguments.warn_fatal { Level::Warn } else { Level::Error };

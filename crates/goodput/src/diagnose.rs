@@ -77,7 +77,7 @@ impl Arguments {
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
         let files = self.files();
         for of_one_time in [&files, &self.baseline] {
-            distinct_files(&of_one_time.iter().collect::<Vec<_>>())?;
+            distinct_files(&of_one_time.iter().collect::<Vec<_>>(), "one run")?;
         }
         let inputs: Vec<PathBuf> = files.into_iter().chain(self.baseline.clone()).collect();
         check_outputs(&inputs, &[("-o", output)])

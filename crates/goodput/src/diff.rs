@@ -122,7 +122,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     if files.len() > 2 {
         bail!("diff compares two runs, and {} files were given", files.len());
     }
-    distinct_files(&files.iter().collect::<Vec<_>>())?;
+    distinct_files(&files.iter().collect::<Vec<_>>(), "one run")?;
     let runs = arguments.reading.load(&files, basis)?;
     let [base, new] = runs.as_slice() else {
         bail!(

@@ -20,6 +20,7 @@ use serving_io::machine::Machine;
 use serving_io::roofline::Floor;
 use serving_io::scenario::StepTimeSource;
 
+use crate::gate::distinct_files;
 use crate::output::{Format, check_outputs};
 
 pub const EXAMPLES: &str = "\
@@ -28,6 +29,12 @@ JSON lines, with --map where the columns have other names), a folder of kernel
 tables, a request log that `goodput report` reads, or one of the published
 tables that the guide lists. Squares of relative errors are least, no
 coefficient is below zero.
+
+A log of steps has the columns prefill_tokens, decodes or both, time_s, time_ms,
+time_us or time_ns, and where they are known context (tokens that the decodes
+read), prefills (prompts in the step) and attention (sum of chunk times tokens
+before it, and half of chunk squared). A closed-loop sweep has concurrency, isl,
+osl and tpot_s or tpot_ms.
 
 Examples:
   goodput fit steps.csv
@@ -122,9 +129,9 @@ pub struct Arguments {
     /// Largest batch of the server, to replay a request log with --validate or --calibrate.
     #[arg(long, value_name = "NUMBER")]
     max_num_seqs: Option<u32>,
-    /// Most prompt tokens of a request in a step, for the same.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2048)]
-    chunk: u32,
+    /// Most prompt tokens of a request in a step, beside --max-num-seqs [default: 2048].
+    #[arg(long, value_name = "NUMBER")]
+    chunk: Option<u32>,
     /// A `vllm serve` command line, or its flags: the replay follows vLLM's scheduler.
     #[arg(long, value_name = "LINE", conflicts_with = "max_num_seqs", allow_hyphen_values = true)]
     engine_args: Option<String>,
@@ -140,9 +147,9 @@ pub struct Arguments {
     /// GPU, for the same.
     #[arg(long, value_name = "TEXT", default_value = "")]
     gpu: String,
-    /// How many GPUs hold one replica by tensor parallelism, for the same.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    tensor_parallel: u32,
+    /// How many GPUs hold one replica by tensor parallelism, for the same [default: 1].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    tensor_parallel: Option<u32>,
     /// Engine with its version, for the file.
     #[arg(long, value_name = "TEXT", default_value = "")]
     engine: String,
@@ -152,10 +159,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Refuses to write over what is read, or twice into one file.
+    /// Refuses to read a file twice, whose points would count twice or be held against themselves,
+    /// and to write over what is read, or twice into one file.
     fn check_files(&self, output: Option<&Path>) -> Result<()> {
         let inputs: Vec<PathBuf> =
             self.files.iter().chain(&self.validate).chain(&self.calibrate).cloned().collect();
+        distinct_files(&inputs.iter().collect::<Vec<_>>(), "one set of measurements")?;
         check_outputs(&inputs, &[("-o", output), ("--residuals", self.residuals.as_deref())])
     }
 
@@ -178,9 +187,16 @@ impl Arguments {
                 );
             }
         }
+        let tensor_parallel = self.tensor_parallel.is_some();
+        if tensor_parallel && output.is_none() && (self.model.is_empty() || self.gpu.is_empty()) {
+            bail!(
+                "--tensor-parallel: stands in the file of -o or is of --model and --gpu, and neither is given"
+            );
+        }
         if self.validate.is_empty() && self.calibrate.is_empty() {
             for (option, given) in [
                 ("--max-num-seqs", self.max_num_seqs.is_some()),
+                ("--chunk", self.chunk.is_some()),
                 ("--engine-args", self.engine_args.is_some()),
             ] {
                 if given {
@@ -189,6 +205,11 @@ impl Arguments {
                     );
                 }
             }
+        }
+        if self.chunk.is_some() && self.max_num_seqs.is_none() {
+            bail!(
+                "--chunk: is of the server of --max-num-seqs, which is not given; in --engine-args it is --max-num-batched-tokens"
+            );
         }
         if !self.calibrate.is_empty() {
             for (option, given) in [
@@ -212,6 +233,11 @@ impl Arguments {
             bail!("--layers: is for folders of kernel tables, and none is given");
         }
         Ok(())
+    }
+
+    /// GPUs of one replica.
+    fn gpus(&self) -> u32 {
+        self.tensor_parallel.unwrap_or(1)
     }
 
     fn options(&self) -> Result<Options> {
@@ -272,6 +298,9 @@ struct Answer {
 /// With more deployments than this, those with few points are left out and counted.
 const FEW: usize = 3;
 
+/// The most prompt tokens of a request in a step, if nothing is said.
+const CHUNK: u32 = 2048;
+
 /// The least number of points of a deployment among many.
 const LEAST: usize = 8;
 
@@ -286,6 +315,7 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
     let read = |path: &PathBuf| sources::read(path, &options).map_err(|e| anyhow!("{e}"));
     let mut sources: Vec<Source> = arguments.files.iter().map(read).collect::<Result<_>>()?;
     for source in &mut sources {
+        check_points(source)?;
         chosen(source, arguments);
     }
     let form = arguments.form.form();
@@ -319,6 +349,16 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
     render::render(&answer, format)
 }
 
+/// Refuses a file that gives no point, and says why its first row gives none.
+fn check_points(source: &Source) -> Result<()> {
+    let name = crate::output::one_line(&source.name);
+    match (source.points.as_slice(), source.excluded.first()) {
+        ([], Some(e)) => bail!("{name}: no row gives a point: {} (first: {})", e.why, e.first),
+        ([], None) => bail!("{name}: has no rows"),
+        _ => Ok(()),
+    }
+}
+
 /// Keeps the points that were asked for, and counts the others.
 fn chosen(source: &mut Source, arguments: &Arguments) {
     let regime = arguments.regime;
@@ -346,8 +386,9 @@ fn fitted(sources: &[Source], form: Form) -> Result<(Vec<Group>, Skipped)> {
                 fits.push(Group { name, points, fitted });
             }
             Err(e) if !many => {
+                let files = files_of(sources, &name);
                 let at = if name.is_empty() { name } else { format!("{name}: ") };
-                bail!("{at}{e}");
+                bail!("{files}: {at}{e}");
             }
             other => {
                 skipped.0 += 1;
@@ -368,6 +409,17 @@ fn fitted(sources: &[Source], form: Form) -> Result<(Vec<Group>, Skipped)> {
     Ok((fits, skipped))
 }
 
+/// The files with points of a deployment, for a message.
+fn files_of(sources: &[Source], group: &str) -> String {
+    let of_group = |s: &&Source| s.points.iter().any(|p| p.group == group);
+    let names: Vec<String> =
+        sources.iter().filter(of_group).map(|s| crate::output::one_line(&s.name)).collect();
+    match names.as_slice() {
+        [first, _, _, ..] => format!("{first} and {} more", names.len() - 1),
+        _ => names.join(" and "),
+    }
+}
+
 /// The steps beside what model and GPU allow.
 fn bounds(
     arguments: &Arguments,
@@ -383,8 +435,8 @@ fn bounds(
             groups.len()
         )));
     };
-    let floor = Machine::named(model, gpu, arguments.tensor_parallel)
-        .and_then(|machine| Floor::of(&machine, None));
+    let floor =
+        Machine::named(model, gpu, arguments.gpus()).and_then(|machine| Floor::of(&machine, None));
     Some(floor.map_err(|e| e.to_string()).map(|f| against_bound(&group.points, f.steps())))
 }
 
@@ -420,8 +472,7 @@ fn server(arguments: &Arguments) -> Result<Option<Served>> {
     if let Some(line) = &arguments.engine_args {
         let wrong = |e: serving_io::IoError| anyhow!("--engine-args: {e}");
         let options = EngineOptions::from_command_line(line).map_err(wrong)?;
-        let machine =
-            Machine::named(&arguments.model, &arguments.gpu, arguments.tensor_parallel).ok();
+        let machine = Machine::named(&arguments.model, &arguments.gpu, arguments.gpus()).ok();
         let resolved = options.resolve(machine.as_ref()).map_err(wrong)?;
         let mut notes = options.left_out().to_vec();
         notes.extend(resolved.notes);
@@ -433,7 +484,7 @@ fn server(arguments: &Arguments) -> Result<Option<Served>> {
         return Ok(Some((name, notes, Box::new(resolved.config))));
     }
     let Some(seqs) = arguments.max_num_seqs else { return Ok(None) };
-    let server = DecodeFirst::new(u64::from(seqs), u64::from(arguments.chunk))?;
+    let server = DecodeFirst::new(u64::from(seqs), u64::from(arguments.chunk.unwrap_or(CHUNK)))?;
     Ok(Some(("decode first".to_owned(), Vec::new(), Box::new(server))))
 }
 
@@ -472,7 +523,7 @@ fn about(arguments: &Arguments, group: &Group, files: &[String]) -> About {
         }),
         model: arguments.model.clone(),
         gpu: arguments.gpu.clone(),
-        tensor_parallel: arguments.tensor_parallel,
+        tensor_parallel: arguments.gpus(),
         engine: arguments.engine.clone(),
         source: files.join(", "),
         licence: arguments.licence.clone(),

@@ -89,8 +89,9 @@ impl Reading {
     }
 }
 
-/// Refuses files that are named twice: what is compared or repeated has to be a run of its own.
-pub fn distinct_files(files: &[&PathBuf]) -> Result<()> {
+/// Refuses files that are named twice: what is compared or repeated has to be of its own. `each`
+/// says what a file is, such as `one run`.
+pub fn distinct_files(files: &[&PathBuf], each: &str) -> Result<()> {
     for (i, file) in files.iter().enumerate() {
         let earlier = files.get(..i).unwrap_or_default();
         if file.as_os_str() == "-" {
@@ -99,7 +100,7 @@ pub fn distinct_files(files: &[&PathBuf]) -> Result<()> {
             }
         } else if let Some(same) = earlier.iter().find(|e| same_file(e, file)) {
             if same == file {
-                bail!("{} is given twice, and is one run", file.display());
+                bail!("{} is given twice, and is {each}", file.display());
             }
             bail!("{} and {} are one file", same.display(), file.display());
         }

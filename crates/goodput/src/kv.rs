@@ -63,35 +63,51 @@ pub struct Arguments {
     /// A GPU by its name, such as h100.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["memory_for_kv", "num_kv_blocks"])]
     gpu: Option<String>,
-    /// GPUs of one replica, by tensor parallelism.
-    #[arg(long, visible_alias = "tensor-parallel-size", value_name = "N", default_value = "1")]
-    tp: String,
+    /// GPUs of one replica, by tensor parallelism [default: 1].
+    #[arg(long, visible_alias = "tensor-parallel-size", value_name = "N")]
+    tp: Option<String>,
     /// Memory of one GPU, in place of the one that --gpu has.
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_for_kv", "num_kv_blocks"])]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        allow_hyphen_values = true,
+        conflicts_with_all = ["memory_for_kv", "num_kv_blocks"]
+    )]
     gpu_memory: Option<String>,
     /// Share of the GPU's memory that the server takes [default: 0.92, as in vLLM 0.33.0].
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["memory_for_kv", "num_kv_blocks"])]
     gpu_memory_utilization: Option<String>,
     /// Weights of the whole model, where they are not known or of another type.
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_for_kv", "num_kv_blocks"])]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        allow_hyphen_values = true,
+        conflicts_with_all = ["memory_for_kv", "num_kv_blocks"]
+    )]
     weights: Option<String>,
     /// Memory of each GPU for activations and CUDA graphs [default: 0].
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_for_kv", "num_kv_blocks"])]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        allow_hyphen_values = true,
+        conflicts_with_all = ["memory_for_kv", "num_kv_blocks"]
+    )]
     reserved_memory: Option<String>,
     /// Memory of each GPU for the KV cache.
     #[arg(
         long,
         visible_aliases = ["kv-memory", "kv-cache-memory-bytes"],
         value_name = "SIZE",
+        allow_hyphen_values = true,
         conflicts_with = "num_kv_blocks"
     )]
     memory_for_kv: Option<String>,
     /// KV blocks, as the engine's log says.
     #[arg(long, visible_alias = "num-gpu-blocks-override", value_name = "N")]
     num_kv_blocks: Option<String>,
-    /// Tokens in a KV block.
-    #[arg(long, value_name = "N", default_value = "16")]
-    block_size: String,
+    /// Tokens in a KV block [default: 16].
+    #[arg(long, value_name = "N")]
+    block_size: Option<String>,
     /// Longest request, prompt and answer [default: what the model was made for].
     #[arg(long, visible_alias = "max-model-len", value_name = "TOKENS")]
     context: Option<String>,
@@ -163,6 +179,16 @@ fn layers(arguments: &Arguments, model: Option<&Model>) -> Result<Option<KvShape
     if let Some(model) = model {
         return Ok(Some(model.kv(dtype)?));
     }
+    // An option that conflicts with one that is given needs nothing, as the parser sees it.
+    for (option, given, of) in [
+        ("--rope-dim", arguments.rope_dim.is_some(), "--kv-lora-rank"),
+        ("--head-dim", arguments.head_dim.is_some(), "--kv-heads"),
+    ] {
+        let mla = arguments.kv_lora_rank.is_some();
+        if given && mla == (option == "--head-dim") {
+            bail!("{option}: goes with {of}, which is not given");
+        }
+    }
     let need = |option: &str, text: Option<&String>| -> Result<u64> {
         let n = counted(option, text)?;
         n.ok_or_else(|| anyhow!("--layers: needs --kv-heads and --head-dim, or --kv-lora-rank"))
@@ -190,6 +216,9 @@ fn layers(arguments: &Arguments, model: Option<&Model>) -> Result<Option<KvShape
 
 fn memory(arguments: &Arguments, model: Option<&Model>) -> Result<KvMemory> {
     if let Some(n) = counted("--num-kv-blocks", arguments.num_kv_blocks.as_ref())? {
+        if n == 0 {
+            bail!("--num-kv-blocks: must be at least 1, got 0");
+        }
         return Ok(KvMemory::Blocks(n));
     }
     if let Some(text) = &arguments.memory_for_kv {
@@ -235,12 +264,20 @@ fn question(arguments: &Arguments, model: Option<&Model>) -> Result<KvQuestion> 
     if q.kv.is_none() && q.memory == KvMemory::Unknown {
         bail!("give --model, --config or --layers, or --num-kv-blocks");
     }
-    let gpus = count("--tp", &arguments.tp)?;
+    if q.memory == KvMemory::Unknown && arguments.block_size.is_some() {
+        bail!("--block-size: changes nothing here: it needs a memory, or --num-kv-blocks");
+    }
+    if q.kv.is_none() && arguments.tp.is_some() {
+        bail!("--tp: changes nothing here: it needs --model, --config or --layers");
+    }
+    let gpus = counted("--tp", arguments.tp.as_ref())?.unwrap_or(1);
     q.tensor_parallel = u32::try_from(gpus)
         .ok()
         .filter(|&n| n <= 1024)
         .ok_or_else(|| anyhow!("--tp: at most 1024 GPUs hold one replica, got {gpus}"))?;
-    q.block_size = count("--block-size", &arguments.block_size)?;
+    if let Some(n) = counted("--block-size", arguments.block_size.as_ref())? {
+        q.block_size = n;
+    }
     let longest = model.and_then(Model::max_model_len);
     q.context = counted("--context", arguments.context.as_ref())?.or(longest);
     if let (Some(context), Some(longest)) = (q.context, longest)
@@ -252,6 +289,14 @@ fn question(arguments: &Arguments, model: Option<&Model>) -> Result<KvQuestion> 
         counted("--input-tokens", arguments.input_tokens.as_ref())?,
         counted("--output-tokens", arguments.output_tokens.as_ref())?,
     );
+    if let (Some(input), Some(output), Some(context)) = (input, output, q.context)
+        && context < input.saturating_add(output)
+    {
+        bail!(
+            "--input-tokens, --output-tokens: {input} and {output} tokens are a mean request of {}, beyond the longest of {context}",
+            input.saturating_add(output)
+        );
+    }
     q.mean_tokens = counted("--mean-tokens", arguments.mean_tokens.as_ref())?
         .or(input.zip(output).map(|(input, output)| input.saturating_add(output.div_ceil(2))));
     q.concurrency = counted("--concurrency", arguments.concurrency.as_ref())?;
@@ -433,6 +478,9 @@ fn notes(out: &mut Answer, q: &KvQuestion, model: Option<&Model>, has_windows: b
             "Layers with a sliding window and others share the blocks in groups, as vLLM's hybrid KV cache manager does; switched off, all layers hold all tokens.",
             "滑动窗口层与其他层按组共享块，与 vLLM 的混合 KV cache 管理器一致；若关闭该管理器，所有层都保存全部 token。"
         ));
+    }
+    for line in model.iter().flat_map(|m| m.assumptions()) {
+        out.notes.push(say!(language, "Assumed: {line}.", "假设：{line}。"));
     }
     for line in model.iter().flat_map(|m| m.limitations()) {
         out.notes.push(say!(language, "Not counted: {line}.", "未计入：{line}。"));

@@ -304,7 +304,7 @@ fn what_cannot_be_fitted_says_why() {
     exit Some(2)
     goodput: zero.csv: line 2, `time_ms`: found `0`, expected a number above 0
     exit Some(2)
-    goodput: decode: 2 points with 3 coefficients (a, c, d), expected at least as many points
+    goodput: few.csv: decode: 2 points with 3 coefficients (a, c, d), expected at least as many points
     exit Some(2)
     goodput: -o x.toml: no point is a step with prefill: a simulation needs both regimes, give a file with such steps too
     exit Some(2)
@@ -318,7 +318,7 @@ fn what_cannot_be_fitted_says_why() {
     exit Some(2)
     goodput: --engine-args: no KV capacity: give --num-kv-blocks, or --kv-memory with --kv-bytes-per-token, or a step-time preset whose model and GPU are known
     exit Some(2)
-    goodput: --map: no field `batch`, expected one of prefill_tokens, decodes, context, attention, prefills, concurrency, isl, osl, time_s, time_ms, time_us, tpot_ms, tpot_s
+    goodput: --map: no field `batch`, expected one of prefill_tokens, decodes, context, attention, prefills, concurrency, isl, osl, time_s, time_ms, time_us, time_ns, tpot_ms, tpot_s
     exit Some(2)
     goodput: --by: steps.csv has no column `gpu`: it has prefill_tokens, decodes, context, time_ms
     exit Some(2)
@@ -331,6 +331,125 @@ fn what_cannot_be_fitted_says_why() {
     ");
 }
 
+/// What a row does not say is no 0: such rows are left out with their reason, and an idle step is
+/// one whose zeros are there. Both files have the same three whole rows.
+#[test]
+fn a_missing_cell_is_no_zero() {
+    let dir = folder();
+    let rows = "1,10,8\n2,30,8.1\n4,50,9\n";
+    let csv = format!("decodes,context,time_ms,host\n{}", rows.replace('\n', ",a\n"));
+    let csv = format!("{csv}8,,17,a\n,900,17,a\n16,,17,a\n0,,1,a\n");
+    std::fs::write(dir.path().join("holes.csv"), csv).unwrap();
+    let lines: String = rows
+        .lines()
+        .map(|row| {
+            let x: Vec<&str> = row.split(',').collect();
+            format!("{{\"decodes\":{},\"context\":{},\"time_ns\":{}e6}}\n", x[0], x[1], x[2])
+        })
+        .collect();
+    let lines = format!("{lines}{{\"decodes\":8,\"time_ns\":17e6,\"kv\":[1]}}\n");
+    std::fs::write(dir.path().join("holes.jsonl"), lines).unwrap();
+    let of = |file: &str| {
+        let text = run(dir.path(), &["fit", file]);
+        let until = text.find("\n\n").unwrap_or(text.len());
+        format!("{}\n", &text[..until])
+    };
+    insta::assert_snapshot!(of("holes.csv") + &of("holes.jsonl"), @"
+    holes.csv: step log, 3 points
+      left out       2 rows: context is not known (first: holes.csv line 5)
+      left out       1 row: decodes are not known (first: holes.csv line 6)
+      left out       1 row: neither prompt tokens nor decodes: an idle step (first: holes.csv line 8)
+      note           no field is called so, not read: `host`
+    holes.jsonl: step log, 3 points
+      left out       1 row: context is not known (first: holes.jsonl line 4)
+      note           no field is called so, not read: `kv`
+    ");
+    let coefficients = |file: &str| {
+        let json = run(dir.path(), &["fit", file, "--format", "json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        json["deployments"][0]["fits"][0]["coefficients"].clone()
+    };
+    assert_eq!(coefficients("holes.csv"), coefficients("holes.jsonl"));
+}
+
+#[test]
+fn a_column_that_is_not_what_it_seems_is_refused() {
+    let dir = folder();
+    let mut said = String::new();
+    for (file, text) in [
+        ("near.csv", "decodes,context,prefill_token,time_ms\n1,10,0,8\n"),
+        ("near2.csv", "decode,context,time_ms\n1,10,8\n"),
+        ("near3.csv", "concurency,isl,osl,tpot_ms\n8,100,50,12\n"),
+        ("near.jsonl", "{\"decodes\":1,\"Context\":10,\"time_ms\":8}\n"),
+        ("list.jsonl", "{\"decodes\":1,\"context\":[10],\"time_ms\":8}\n"),
+        ("twice.csv", "decodes,context,time_ms,context\n1,10,8,20\n"),
+        ("twice.jsonl", "{\"decodes\":1,\"context\":10,\"context\":20,\"time_ms\":8}\n"),
+        ("unit.csv", "decodes,context,time\n1,10,8\n"),
+        ("timeless.csv", "decodes,context,elapsed\n1,10,8\n"),
+        ("few-context.csv", "decodes,context,time_ms\n1,10,8\n8,2,9\n"),
+        ("long.csv", "decodes,context,time_ms\n1,10,1e300\n"),
+        ("many.csv", "decodes,context,time_ms\n1,1e300,10\n"),
+        ("unknown.csv", "decodes,context,time_ms\n1,,10\n2,,11\n"),
+        ("empty.csv", "decodes,context,time_ms\n"),
+    ] {
+        std::fs::write(dir.path().join(file), text).unwrap();
+        said.push_str(&run(dir.path(), &["fit", file]));
+    }
+    insta::assert_snapshot!(said.replace("exit Some(2)\n", ""), @"
+    goodput: near.csv, line 1, `prefill_token`: no field is called so, did you mean `prefill_tokens`? Rename it, or say with `--map` what each column means
+    goodput: near2.csv, line 1, `decode`: no field is called so, did you mean `decodes`? Rename it, or say with `--map` what each column means
+    goodput: near3.csv, line 1, `concurency`: no field is called so, did you mean `concurrency`? Rename it, or say with `--map` what each column means
+    goodput: near.jsonl, line 1, `Context`: no field is called so, did you mean `context`? Rename it, or say with `--map` what each column means
+    goodput: list.jsonl: line 1, `context`: found `a list`, expected a number of at least 0
+    goodput: twice.csv, line 1, `context`: appears twice, expected once
+    goodput: twice.jsonl, line 1, `context`: appears twice, expected once
+    goodput: unit.csv: `time` has no unit, expected one of time_s, time_ms, time_us, time_ns
+    goodput: timeless.csv: a step log without a time, expected one of time_s, time_ms, time_us, time_ns; it has decodes, context, elapsed
+    goodput: few-context.csv: line 3: `context` is 2 for 8 decodes, expected at least 8: each decode has a token or more
+    goodput: long.csv: line 2, `time_ms`: found `1e300`, expected a time from 1e-12 s to 1e6 s
+    goodput: many.csv line 2: context must be finite and from 0 to 1000000000000000, got 1e300
+    goodput: unknown.csv: no row gives a point: context is not known (first: unknown.csv line 2)
+    goodput: empty.csv: has no rows
+    ");
+    // A map says that the other columns are meant to be left.
+    let text = run(dir.path(), &["fit", "near.csv", "--map", "time_ms=time_ms"]);
+    assert!(text.contains("near.csv: decode: 1 point with 3 coefficients"), "{text}");
+}
+
+/// What `--map` takes for a field, the help names.
+#[test]
+fn the_help_names_the_fields() {
+    let dir = folder();
+    let help = run(dir.path(), &["fit", "--help"]);
+    let said = run(dir.path(), &["fit", "steps.csv", "--map", "x=y"]);
+    let (_, fields) = said.lines().next().unwrap().split_once("expected one of ").unwrap();
+    assert_eq!(fields.split(", ").count(), 14);
+    for field in fields.split(", ") {
+        assert!(help.contains(field), "{field}: {help}");
+    }
+}
+
+#[test]
+fn a_file_that_is_read_twice_is_refused() {
+    let dir = folder();
+    std::fs::create_dir(dir.path().join("x")).unwrap();
+    let said: String = [
+        &["fit", "steps.csv", "steps.csv"][..],
+        &["fit", "steps.csv", "x/../steps.csv"],
+        &["fit", "steps.csv", "--validate", "steps.csv"],
+        &["fit", "--step-time", "llama-3.1-8b-h100-sxm", "--calibrate", "a.jsonl", "a.jsonl"],
+    ]
+    .iter()
+    .map(|arguments| run(dir.path(), arguments))
+    .collect();
+    insta::assert_snapshot!(said.replace("exit Some(2)\n", ""), @"
+    goodput: steps.csv is given twice, and is one set of measurements
+    goodput: steps.csv and x/../steps.csv are one file
+    goodput: steps.csv is given twice, and is one set of measurements
+    goodput: a.jsonl is given twice, and is one set of measurements
+    ");
+}
+
 #[test]
 fn an_option_that_nothing_can_use_is_refused() {
     let dir = folder();
@@ -340,6 +459,9 @@ fn an_option_that_nothing_can_use_is_refused() {
         &["--layers", "32"],
         &["--layers", "0"],
         &["--kv-tokens", "0"],
+        &["--chunk", "5"],
+        &["--chunk", "5", "--validate", "other-steps.csv"],
+        &["--tensor-parallel", "2"],
         &["--validate", "other-steps.csv", "--max-num-seqs", "8"],
         &["-o", "-"],
     ]

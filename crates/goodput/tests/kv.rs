@@ -174,6 +174,30 @@ fn every_form_and_language_has_the_same_figures() {
     }
 }
 
+/// Two of eight layers of Bamba's kind attend: 2 · 2 · 4 · 64 · 2 B. An architecture that no one
+/// knows is counted as attention in all eight, and says so in both languages.
+#[test]
+fn a_config_says_which_layers_attend_or_that_all_are_taken_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.json");
+    let call = |kind: &str, more: &str| {
+        let text = format!(
+            r#"{{"model_type": "{kind}", "hidden_size": 1024, "num_hidden_layers": 8,
+                "num_attention_heads": 16, "num_key_value_heads": 4{more}}}"#
+        );
+        std::fs::write(&path, text).unwrap();
+        format!("--config {}", path.display())
+    };
+    let bamba = call("bamba", r#", "attn_layer_indices": [2, 5], "mamba_d_state": 256"#);
+    assert_eq!(figure(&bamba, "kv_bytes_per_token"), 2048.0);
+    assert!(!run(&bamba).contains("Assumed"), "{}", run(&bamba));
+    let other = call("brand_new", "");
+    assert_eq!(figure(&other, "kv_bytes_per_token"), 8192.0);
+    let note = "Assumed: the architecture `brand_new` is not known: all layers";
+    assert!(run(&other).contains(note), "{}", run(&other));
+    assert!(run(&format!("{other} --lang zh")).contains("假设：the architecture"));
+}
+
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let mut text = String::new();
@@ -200,6 +224,14 @@ fn what_cannot_be_is_refused_in_one_line() {
         "--layers 28 --kv-heads 4 --head-dim 1e30",
         "--layers 28 --kv-heads 4 --head-dim 128 --gpu h100",
         "--num-kv-blocks 0 --context 2048",
+        "--num-kv-blocks 0",
+        "--num-kv-blocks 100 --tp 2",
+        "--layers 32 --kv-heads 8 --head-dim 128 --rope-dim 64",
+        "--layers 61 --kv-lora-rank 512 --head-dim 128",
+        "--layers 32 --kv-heads 8 --head-dim 128 --block-size 32",
+        "--num-kv-blocks 100 --input-tokens 900 --output-tokens 500 --context 1000",
+        "--model llama-3.1-8b --memory-for-kv -1GB",
+        "--model llama-3.1-8b --gpu h100 --reserved-memory -1GB",
         "--num-kv-blocks 100 --block-size 0",
         "--num-kv-blocks 100 --mean-tokens 0",
         "--memory-for-kv 16GiB",

@@ -201,33 +201,56 @@ pub fn valid_fields() -> String {
 /// The field that a column's name nearly but not quite is, as the name should be; `taken` says which fields have
 /// a column already.
 ///
-/// Near is an edit distance (a swap of neighbours counts once, case and hyphens not at all) of at
-/// most 2, at most 1 for names of 5 to 7 letters, and 0 below. It is not a similarity such as
-/// Jaro-Winkler, which rewards a common beginning and takes `output_tokens_per_s` for
-/// `output_tokens`. A time without its unit is near too.
+/// Near is as [`nearest`] says; a time without its unit is near too.
 pub(crate) fn nearly(name: &str, taken: impl Fn(Field) -> bool) -> Option<String> {
     if Target::named(name).is_some() {
         return None;
     }
-    let plain = name.trim().to_ascii_lowercase().replace(['-', ' '], "_");
-    let mut best: Option<(usize, String)> = None;
-    for field in Field::ALL.into_iter().filter(|&f| !taken(f)) {
-        let names = if field.is_time() {
-            TimeUnit::ALL.map(|u| format!("{}{}", field.name(), u.suffix())).to_vec()
-        } else {
-            vec![field.name().to_owned()]
+    let plain = plain_name(name);
+    let free = || Field::ALL.into_iter().filter(|&f| !taken(f));
+    if let Some(field) = free().find(|f| f.is_time() && plain == f.name()) {
+        return Some(Target { field, unit: TimeUnit::Seconds }.to_string());
+    }
+    let names = free().flat_map(|field| {
+        let units = if field.is_time() { TimeUnit::ALL.as_slice() } else { &[TimeUnit::Seconds] };
+        units.iter().map(move |&unit| Target { field, unit }.to_string())
+    });
+    nearest(name, names)
+}
+
+/// A column's name with case, hyphens and spaces evened out.
+fn plain_name(name: &str) -> String {
+    name.trim().to_ascii_lowercase().replace(['-', ' '], "_")
+}
+
+/// The first of the nearest of these names, if one is near at all.
+///
+/// Near is an edit distance (a swap of neighbours counts once, case and hyphens not at all) of at
+/// most 2, at most 1 for names of 5 to 7 letters, and 0 below. It is not a similarity such as
+/// Jaro-Winkler, which rewards a common beginning and takes `output_tokens_per_s` for
+/// `output_tokens`.
+///
+/// # Examples
+///
+/// ```
+/// use serving_io::columns::nearest;
+///
+/// let fields = ["prefill_tokens", "decodes"];
+/// assert_eq!(nearest("prefill_token", fields), Some("prefill_tokens"));
+/// assert_eq!(nearest("tokens", fields), None);
+/// ```
+pub fn nearest<S: AsRef<str>>(name: &str, names: impl IntoIterator<Item = S>) -> Option<S> {
+    let plain = plain_name(name);
+    let mut best: Option<(usize, S)> = None;
+    for right in names {
+        let most = match right.as_ref().len() {
+            0..=4 => 0,
+            5..=7 => 1,
+            _ => 2,
         };
-        for right in names {
-            let most = match right.len() {
-                0..=4 => 0,
-                5..=7 => 1,
-                _ => 2,
-            };
-            let unitless = field.is_time() && plain == field.name();
-            let distance = if unitless { 0 } else { strsim::osa_distance(&plain, &right) };
-            if distance <= most && best.as_ref().is_none_or(|(d, _)| distance < *d) {
-                best = Some((distance, right));
-            }
+        let distance = strsim::osa_distance(&plain, right.as_ref());
+        if distance <= most && best.as_ref().is_none_or(|(d, _)| distance < *d) {
+            best = Some((distance, right));
         }
     }
     best.map(|(_, right)| right)

@@ -143,7 +143,7 @@ fn shown_path(path: &str) -> String {
 
 /// The columns or keys of a file as they may stand in a message: as many as fit into a line, and
 /// how many more there are.
-pub(crate) fn columns_shown<S: AsRef<str>>(names: &[S]) -> String {
+pub fn columns_shown<S: AsRef<str>>(names: &[S]) -> String {
     const LONGEST: usize = 70;
     let mut out = String::new();
     for (i, name) in names.iter().enumerate() {

@@ -2,10 +2,12 @@
 //! numbers as files write them.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 
 use metrics_core::timeline::LARGEST_TOKENS;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::{IoError, Place, shown};
@@ -76,6 +78,91 @@ pub(crate) fn object<'a>(file: &str, line: u64, text: &'a str) -> Result<Object<
             expected: "one JSON object a line".to_owned(),
         }
     })
+}
+
+/// A JSON text in which no key of an object stands twice; `lines_before` counts the lines of the
+/// file before it.
+///
+/// A parser that keeps the last of two values says nothing of the first.
+///
+/// # Errors
+///
+/// [`IoError::Repeated`] with the line of the second key, [`IoError::Syntax`] and
+/// [`IoError::Truncated`] for what is no JSON.
+///
+/// # Examples
+///
+/// ```
+/// let twice = serving_io::json_value("a.json", 0, "{\"n\": 1,\n \"n\": 2}").unwrap_err();
+/// assert_eq!(twice.to_string(), "a.json, line 2, `n`: appears twice, expected once");
+/// ```
+pub fn json_value(file: &str, lines_before: u64, text: &str) -> Result<Value, IoError> {
+    let repeated = RefCell::new(None);
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let value = Unique(&repeated).deserialize(&mut parser).and_then(|v| parser.end().map(|()| v));
+    value.map_err(|e| match repeated.take() {
+        Some(key) => {
+            let at = Place::line(file, lines_before + e.line() as u64).key(key);
+            IoError::Repeated { at: Box::new(at) }
+        }
+        None => syntax_error(file, text, lines_before, &e),
+    })
+}
+
+/// Makes a value, and keeps the first key that stands twice in its object.
+struct Unique<'a>(&'a RefCell<Option<String>>);
+
+impl<'de> DeserializeSeed<'de> for Unique<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, x: bool) -> Result<Value, E> {
+        Ok(x.into())
+    }
+    fn visit_u64<E>(self, x: u64) -> Result<Value, E> {
+        Ok(x.into())
+    }
+    fn visit_i64<E>(self, x: i64) -> Result<Value, E> {
+        Ok(x.into())
+    }
+    fn visit_f64<E>(self, x: f64) -> Result<Value, E> {
+        Ok(x.into())
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        while let Some(value) = list.next_element_seed(Unique(self.0))? {
+            out.push(value);
+        }
+        Ok(Value::Array(out))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut out = serde_json::Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if out.contains_key(&key) {
+                *self.0.borrow_mut() = Some(key);
+                return Err(A::Error::custom("a key stands twice"));
+            }
+            let value = map.next_value_seed(Unique(self.0))?;
+            out.insert(key, value);
+        }
+        Ok(Value::Object(out))
+    }
 }
 
 /// A raw JSON value as it may stand in a message.

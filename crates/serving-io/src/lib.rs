@@ -78,5 +78,6 @@ pub mod vllm;
 pub use columns::ColumnMap;
 pub use detect::{Format, Options, ReadFile, Reader, read, read_path, stream};
 pub use error::{IoError, Place};
+pub use json::json_value;
 pub use rows::{Sink, Stream};
 pub use run::{Note, Run};

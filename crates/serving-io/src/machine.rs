@@ -152,6 +152,12 @@ impl Model {
         &self.config.limitations
     }
 
+    /// What its file does not say and was assumed, one line each.
+    #[must_use]
+    pub fn assumptions(&self) -> &[String] {
+        &self.config.assumptions
+    }
+
     /// Bytes of the weights: of the parameters, in the types that the file names.
     ///
     /// # Errors

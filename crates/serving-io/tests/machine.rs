@@ -87,6 +87,18 @@ fn only_layers_with_a_cache_count() {
         ),
         (r#", "linear_attn_config": {"full_attn_layers": [4, 8]}"#, (2, 0, None, 6)),
         (r#", "hybrid_override_pattern": "M-M*-M*-""#, (2, 0, None, 6)),
+        // Bamba, Zamba2, LFM2 and MiniMax; RecurrentGemma's blocks repeat, two of eight attend.
+        (r#", "attn_layer_indices": [2, 5], "mamba_d_state": 256"#, (2, 0, None, 6)),
+        (r#", "hybrid_layer_ids": [1, 4, 7], "mamba_d_state": 64"#, (3, 0, None, 5)),
+        (r#", "full_attn_idxs": [3]"#, (1, 0, None, 7)),
+        (r#", "attn_type_list": [0, 0, 0, 1, 0, 0, 0, 1]"#, (2, 0, None, 6)),
+        (
+            r#", "block_types": ["recurrent", "recurrent", "attention"], "lru_width": 1024,
+               "attention_window_size": 2048"#,
+            (0, 2, Some(2048), 6),
+        ),
+        // Falcon-H1 has attention in each layer, beside a state.
+        (r#", "mamba_d_ssm": 64, "model_type": "falcon_h1""#, (8, 0, None, 0)),
         (r#", "num_kv_shared_layers": 3"#, (5, 0, None, 3)),
         (
             r#", "attention_chunk_size": 8192, "layer_types": ["chunked_attention",
@@ -95,7 +107,7 @@ fn only_layers_with_a_cache_count() {
             (2, 6, Some(8192), 0),
         ),
     ] {
-        // The first of two equal keys would win in a map: put the type where it is.
+        // A key that is there twice is refused: put the type where it is.
         let text = with(more);
         let text = if more.contains("model_type") {
             text.replacen(r#""model_type": "llama", "#, "", 1)
@@ -120,6 +132,15 @@ fn heads_are_those_that_keep_keys_and_values() {
     assert_eq!(bytes(&own), 32.0 * 16.0 * 128.0);
     let one = base.replace(r#""num_key_value_heads": 4"#, r#""multi_query": true"#);
     assert_eq!(bytes(&one), 32.0 * 64.0);
+    // MPT and DBRX have them in an object; Zamba's heads are of twice the hidden size.
+    let inner = |object: &str| {
+        base.replace(r#""num_key_value_heads": 4"#, &format!(r#""attn_config": {object}"#))
+    };
+    assert_eq!(bytes(&inner(r#"{"kv_n_heads": 2}"#)), 32.0 * 2.0 * 64.0);
+    assert_eq!(bytes(&inner(r#"{"attn_type": "multiquery_attention"}"#)), 32.0 * 64.0);
+    assert_eq!(bytes(&inner(r#"{"attn_type": "multihead_attention"}"#)), 32.0 * 16.0 * 64.0);
+    let zamba = with(r#", "hybrid_layer_ids": [1, 4]"#).replacen("llama", "zamba2", 1);
+    assert_eq!(bytes(&zamba), 8.0 * 4.0 * 128.0);
     let mla = with(
         r#", "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
                       "v_head_dim": 128"#,
@@ -179,6 +200,10 @@ fn parameters_weights_and_precision_follow_from_types() {
     let other = parsed(&with("").replacen("llama", "brand_new", 1));
     assert_eq!((other.parameters, other.layer_groups.len()), (None, 1));
     assert!(other.limitations[0].contains("`brand_new`"));
+    assert!(other.assumptions[0].contains("`brand_new` is not known"), "{:?}", other.assumptions);
+    assert_eq!(config.assumptions.len(), 0);
+    let none = parsed(&with("").replacen("\"llama\"", "null", 1));
+    assert!(none.assumptions[0].starts_with("no `model_type`"), "{:?}", none.assumptions);
 }
 
 #[test]
@@ -202,6 +227,22 @@ fn what_a_config_lacks_or_garbles_is_named() {
         &with(r#", "tie_word_embeddings": "yes""#),
         &with(r#", "num_local_experts": 4, "num_experts_per_tok": 8"#),
         &with(r#", "kv_lora_rank": 512"#),
+        &with(",\n \"num_hidden_layers\": 80"),
+        &with(r#", "rope_scaling": {"type": "yarn", "type": "linear"}"#),
+        &with(r#", "head_dim": 0"#),
+        &with("").replace(r#""max_position_embeddings": 4096"#, r#""max_position_embeddings": 0"#),
+        &with(r#", "torch_dtype": "float16", "dtype": "float32""#),
+        &with(r#", "quantization_config": {"quant_method": "gptq", "bits": 0}"#),
+        &with("").replacen("llama", "falcon_mamba", 1),
+        &with("").replacen("llama", "bert", 1),
+        &with(r#", "is_encoder_decoder": true"#),
+        &with(r#", "mamba_d_state": 16"#),
+        &with(r#", "layer_group_size": 5"#),
+        &with(r#", "attn_layer_indices": [8]"#),
+        &with(r#", "attn_type_list": [0, 1]"#),
+        &with(r#", "block_types": ["recurrent", "linear"], "attention_window_size": 9"#),
+        &with(r#", "attn_config": {"kv_n_heads": 0}"#),
+        &with(r#", "attn_config": {"sliding_window_size": 64}"#),
     ] {
         match ModelConfig::parse("config.json", text) {
             Err(e) => said.push_str(&format!("{e}\n")),

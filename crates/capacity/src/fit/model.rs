@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::judge::{self, Errors, Jump, Outlier, Range, Weakness};
-use super::point::{Point, Regime};
+use super::point::{Point, Regime, TIME_S};
 use super::solve::{Problem, Solution};
 use crate::error::{FitError, Result};
 
@@ -352,14 +352,14 @@ fn one_regime(fitted: &mut Fitted) {
 }
 
 /// Refuses what no step can be.
-fn check(p: &Point) -> Result<()> {
+pub(super) fn check(p: &Point) -> Result<()> {
     let bounds = [
         ("prefills", p.prefills, 0.0, 1e12),
         ("prefill tokens", p.prefill_tokens, 0.0, 1e12),
         ("decodes", p.decodes, 0.0, 1e12),
         ("context", p.context, 0.0, 1e15),
         ("attention", p.attention, 0.0, 1e24),
-        ("time in seconds", p.time_s, 1e-12, 1e6),
+        ("time in seconds", p.time_s, TIME_S.0, TIME_S.1),
     ];
     for (input, value, min, max) in bounds {
         if !(min <= value && value <= max) {

@@ -2,6 +2,9 @@
 
 use sched_sim::MeanWork;
 
+/// The shortest and the longest time of a step, in seconds.
+pub(crate) const TIME_S: (f64, f64) = (1e-12, 1e6);
+
 /// What kind of step a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Regime {
@@ -169,6 +172,8 @@ pub struct Source {
     pub excluded: Vec<Excluded>,
     /// What had to be assumed to make points of it.
     pub assumed: Vec<String>,
+    /// Columns that were not read, where others are told by their names.
+    pub unread: Vec<String>,
 }
 
 impl Source {
@@ -179,6 +184,7 @@ impl Source {
             points: Vec::new(),
             excluded: Vec::new(),
             assumed: Vec::new(),
+            unread: Vec::new(),
         }
     }
 

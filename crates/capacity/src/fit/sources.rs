@@ -2,7 +2,7 @@
 //!
 //! | kind | told by | points |
 //! |---|---|---|
-//! | step log | columns `time_s`, `time_ms` or `time_us` with `prefill_tokens` or `decodes` | one a row |
+//! | step log | columns `time_s`, `time_ms`, `time_us` or `time_ns` with `prefill_tokens` or `decodes` | one a row |
 //! | closed-loop sweep | columns `concurrency`, `isl`, `osl` and `tpot_ms` or `tpot_s` | the mean step of each row |
 //! | Splitwise static batches | columns `prompt_size`, `batch_size`, `token_size`, `prompt_time`, `token_time` | a prefill and a decode step a row |
 //! | LLM-Pilot users sweep | columns `users`, `n_bad`, `in_mean`, `out_mean`, `tpot_mean` | the mean step of each row |
@@ -23,6 +23,7 @@ mod table;
 use std::path::Path;
 
 use self::table::Table;
+use super::model::check;
 use super::point::Source;
 use crate::error::{FitError, Result};
 
@@ -58,9 +59,16 @@ impl Options {
 /// # Errors
 ///
 /// [`FitError`] with file and line: a file that cannot be read or is of no known kind, a cell that
-/// is no number, a time that is not above zero, units that contradict each other.
+/// is no number, a time that is not above zero, a column that is there twice or nearly has the name
+/// of a field, units that contradict each other.
 pub fn read(path: &Path, options: &Options) -> Result<Source> {
     let mut source = read_all(path, options)?;
+    for p in &source.points {
+        check(p).map_err(|e| {
+            let place = if p.place.is_empty() { source.name.clone() } else { p.place.clone() };
+            FitError::Point { place, problem: e.to_string() }
+        })?;
+    }
     if let Some(most) = options.kv_tokens {
         let mut beyond = Vec::new();
         source.points.retain(|p| {
@@ -82,7 +90,7 @@ fn read_all(path: &Path, options: &Options) -> Result<Source> {
     if path.is_dir() {
         return kernels::read(path, &name, options);
     }
-    let Some(table) = Table::read(path, &name)? else {
+    let Some(mut table) = Table::read(path, &name)? else {
         return requests::read(path, &name, options);
     };
     let mut source = if let Some(source) = published::read(&table, options)? {
@@ -92,6 +100,7 @@ fn read_all(path: &Path, options: &Options) -> Result<Source> {
     } else {
         return requests::read(path, &name, options);
     };
+    table.refuse_repeated()?;
     if let Some(column) = options.by.iter().find(|c| table.column(c).is_none()) {
         let problem = format!("{name} has no column `{column}`: it has {}", table.shown_columns());
         return Err(FitError::Option { option: "--by", problem });

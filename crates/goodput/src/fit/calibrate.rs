@@ -77,7 +77,7 @@ fn kernels(arguments: &Arguments, group: Option<&Group>) -> Result<FittedStepTim
         name: arguments.name.clone().unwrap_or_else(|| "calibrated".to_owned()),
         model: arguments.model.clone(),
         gpu: arguments.gpu.clone(),
-        tensor_parallel: arguments.tensor_parallel,
+        tensor_parallel: arguments.gpus(),
         engine: arguments.engine.clone(),
         source: text.to_owned(),
         licence: arguments.licence.clone(),

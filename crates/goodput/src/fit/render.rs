@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use capacity::fit::{Errors, Form, Point, Regime, RegimeFit, Term};
+use capacity::fit::{Errors, Form, Point, Regime, RegimeFit, Source, Term};
 use metrics_core::Seconds;
 use metrics_core::format;
 use metrics_core::validity::Finding;
 use serde_json::{Value, json};
+use serving_io::error::columns_shown;
 
 use super::{Answer, Check, Group};
 use crate::output::{self, Format, one_line};
@@ -96,13 +97,23 @@ fn sources(text: &mut String, answer: &Answer) -> Result<()> {
     for s in &answer.sources {
         let n = format::things(s.points.len() as u64, "point");
         writeln!(text, "{}: {}, {n}", one_line(&s.name), s.kind)?;
-        for e in &s.excluded {
-            let n = format::things(e.rows, "row");
-            line(text, "left out", &format!("{n}: {} (first: {})", e.why, e.first))?;
-        }
+        not_used(text, s)?;
         for a in &s.assumed {
             line(text, "assumed", a)?;
         }
+    }
+    Ok(())
+}
+
+/// What of a file gives no point.
+fn not_used(text: &mut String, s: &Source) -> Result<()> {
+    for e in &s.excluded {
+        let n = format::things(e.rows, "row");
+        line(text, "left out", &format!("{n}: {} (first: {})", e.why, e.first))?;
+    }
+    if !s.unread.is_empty() {
+        let columns = format!("no field is called so, not read: {}", columns_shown(&s.unread));
+        line(text, "note", &columns)?;
     }
     Ok(())
 }
@@ -298,10 +309,7 @@ fn checked(text: &mut String, answer: &Answer, check: &Check) -> Result<()> {
     let s = &check.source;
     let n = format::things(s.points.len() as u64, "point");
     writeln!(text, "\nvalidation on {}: {}, {n}", one_line(&s.name), s.kind)?;
-    for e in &s.excluded {
-        let n = format::things(e.rows, "row");
-        line(text, "left out", &format!("{n}: {} (first: {})", e.why, e.first))?;
-    }
+    not_used(text, s)?;
     for (group, regime, e) in &check.errors {
         let name = if answer.groups.len() == 1 { String::new() } else { format!("{group}: ") };
         line(text, "error", &format!("{name}{regime}: {}", errors(e)))?;
@@ -506,6 +514,7 @@ fn json_of(answer: &Answer) -> Result<String> {
                     "rows": e.rows, "why": e.why, "first": e.first,
                 })).collect::<Vec<_>>(),
                 "assumed": s.assumed,
+                "unread_columns": s.unread,
             })
         })
         .collect();

@@ -13,14 +13,115 @@ const LARGEST: u64 = 1 << 24;
 const MOST_LAYERS: u64 = 4096;
 
 /// Other names of keys, as older or other models have them.
-const ALIASES: [(&str, &[&str]); 7] = [
+const ALIASES: [(&str, &[&str]); 8] = [
     ("hidden_size", &["n_embd", "d_model"]),
     ("num_hidden_layers", &["n_layer", "n_layers", "num_layers"]),
     ("num_attention_heads", &["n_head", "n_heads"]),
     ("num_key_value_heads", &["num_kv_heads", "multi_query_group_num"]),
-    ("max_position_embeddings", &["n_positions", "max_sequence_length", "seq_length"]),
+    ("head_dim", &["attention_head_dim"]),
+    (
+        "max_position_embeddings",
+        &["n_positions", "max_sequence_length", "max_seq_len", "seq_length"],
+    ),
     ("num_experts_per_tok", &["moe_topk", "top_k_experts"]),
     ("torch_dtype", &["dtype"]),
+];
+
+/// Architectures of state-space layers alone, which keep no keys and values.
+const STATES_ONLY: [&str; 4] = ["mamba", "mamba2", "falcon_mamba", "rwkv"];
+
+/// Architectures with an encoder; those that generate keep keys and values of the encoder's tokens
+/// too, which a token of the answer does not add to.
+const ENCODERS: [&str; 18] = [
+    "albert",
+    "bart",
+    "bert",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "m2m_100",
+    "marian",
+    "mbart",
+    "modernbert",
+    "mt5",
+    "pegasus",
+    "roberta",
+    "t5",
+    "umt5",
+    "whisper",
+    "xlm-roberta",
+];
+
+/// Keys of models in which not every layer has attention to all tokens, or not with the same heads,
+/// by rules that are not read here. To count all layers would be wrong by a multiple.
+const UNREAD_RULES: [&str; 19] = [
+    "attention_layers",
+    "attention_types",
+    "block_configs",
+    "cross_attention_layers",
+    "hybrid_layer_pattern",
+    "layer_group_size",
+    "linear_num_key_heads",
+    "lru_width",
+    "mamba_d_conv",
+    "mamba_d_ssm",
+    "mamba_d_state",
+    "mamba_expand",
+    "mamba_num_heads",
+    "mamba_step",
+    "mb_per_layer",
+    "num_mem_blocks",
+    "ssm_cfg",
+    "ssm_state_size",
+    "state_size",
+];
+
+/// Architectures of which every layer has attention, where the file says nothing else, beside those
+/// whose parameters are counted.
+const ALL_ATTENTION: [&str; 42] = [
+    "baichuan",
+    "bailing_moe",
+    "bloom",
+    "chatglm",
+    "codegen",
+    "cohere",
+    "cohere2",
+    "dbrx",
+    "deepseek_v32",
+    "ernie4_5",
+    "ernie4_5_moe",
+    "exaone",
+    "falcon",
+    "falcon_h1",
+    "gemma",
+    "glm",
+    "glm4",
+    "glm4_moe",
+    "gpt2",
+    "gpt_bigcode",
+    "gpt_neox",
+    "gptj",
+    "granitemoe",
+    "hunyuan_v1_dense",
+    "hunyuan_v1_moe",
+    "internlm2",
+    "llama4_text",
+    "minicpm",
+    "mpt",
+    "nemotron",
+    "olmo",
+    "olmo2",
+    "olmoe",
+    "opt",
+    "phi",
+    "phimoe",
+    "qwen",
+    "qwen2_5_vl_text",
+    "qwen2_vl",
+    "seed_oss",
+    "stablelm",
+    "starcoder2",
 ];
 
 /// Under which key the language model of a multimodal one is.
@@ -65,6 +166,8 @@ pub struct ModelConfig {
     pub precision: Precision,
     /// What is not counted, one line each.
     pub limitations: Vec<String>,
+    /// What the file does not say and was assumed, one line each.
+    pub assumptions: Vec<String>,
 }
 
 /// Bytes of a weight.
@@ -83,12 +186,10 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// [`IoError`] with the key: no JSON object, a key that is needed and not there, or a value of
-    /// another form.
+    /// [`IoError`] with the key: no JSON object, a key that is needed and not there or there twice, a
+    /// value of another form, or a rule for the layers that is not read here.
     pub fn parse(file: &str, text: &str) -> Result<Self> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|e| crate::json::syntax_error(file, text, 0, &e))?;
-        let Value::Object(root) = value else {
+        let Value::Object(root) = crate::json::json_value(file, 0, text)? else {
             return Err(IoError::UnknownFormat {
                 at: Box::new(Place::file(file)),
                 found: "no JSON object".to_owned(),
@@ -101,8 +202,19 @@ impl ModelConfig {
     pub(super) fn from_keys(file: &str, root: &Map<String, Value>) -> Result<Self> {
         let keys = Keys::new(file, root);
         let model_type = keys.text("model_type")?.unwrap_or_default();
-        let mut limitations = Vec::new();
+        keys.refuse_other_architectures(&model_type)?;
+        let (mut limitations, mut assumptions) = (Vec::new(), Vec::new());
         let kinds = keys.layer_kinds(&model_type, &mut limitations)?;
+        let known = ALL_ATTENTION.contains(&model_type.as_str()) || params::is_counted(&model_type);
+        if !known && kinds.iter().all(|k| *k == LayerKind::Full) && !keys.names_layers() {
+            let what = if model_type.is_empty() {
+                "no `model_type` names the architecture".to_owned()
+            } else {
+                format!("the architecture `{}` is not known", shown(&model_type))
+            };
+            assumptions
+                .push(format!("{what}: all layers are taken to have attention to all tokens"));
+        }
         let dtype = keys.dtype_bytes()?;
         let layer_groups = groups(&keys, &kinds, dtype)?;
         let parameters = params::count(&keys, &model_type, &kinds)?;
@@ -131,6 +243,7 @@ impl ModelConfig {
             weight_bytes,
             precision,
             limitations,
+            assumptions,
             model_type,
         })
     }
@@ -254,10 +367,15 @@ impl<'a> Keys<'a> {
     }
 
     pub(super) fn head_dim(&self) -> Result<u64> {
-        if let Some(n) = self.count("head_dim")?.filter(|&n| 0 < n) {
-            return Ok(n);
+        match self.count("head_dim")? {
+            Some(0) => return Err(self.refused("head_dim", "a whole number of at least 1")),
+            Some(n) => return Ok(n),
+            None => {}
         }
-        let (hidden, heads) = (self.need("hidden_size")?, self.need("num_attention_heads")?);
+        // Zamba's attention sees the hidden state and the embedding beside each other.
+        let zamba = matches!(self.text("model_type")?.as_deref(), Some("zamba" | "zamba2"));
+        let hidden = self.need("hidden_size")? * if zamba { 2 } else { 1 };
+        let heads = self.need("num_attention_heads")?;
         if hidden % heads != 0 {
             let expected =
                 format!("a multiple of num_attention_heads {heads}, or the key `head_dim`");
@@ -280,10 +398,42 @@ impl<'a> Keys<'a> {
         {
             return Ok(1);
         }
+        if let Some(n) = self.kv_heads_of_attention()? {
+            return Ok(n);
+        }
         match self.count("num_key_value_heads")? {
             Some(0) => Err(self.refused("num_key_value_heads", "a whole number of at least 1")),
             Some(n) => Ok(n),
             None => self.need("num_attention_heads"),
+        }
+    }
+
+    /// KV heads where MPT and DBRX have them: in the object `attn_config`.
+    fn kv_heads_of_attention(&self) -> Result<Option<u64>> {
+        let Some((_, value)) = self.get("attn_config") else { return Ok(None) };
+        let wrong = |key: &str, found: &Value, expected: &str| IoError::Value {
+            at: Box::new(self.place(&format!("attn_config.{key}"))),
+            found: format!("`{}`", shown(&found.to_string())),
+            expected: expected.to_owned(),
+        };
+        if let Some(window) = value.get("sliding_window_size")
+            && window.as_i64() != Some(-1)
+            && !window.is_null()
+        {
+            return Err(wrong("sliding_window_size", window, "-1: a window is not read here"));
+        }
+        match value.get("kv_n_heads").filter(|v| !v.is_null()) {
+            Some(found) => {
+                let heads = found.as_u64().filter(|n| (1..=LARGEST).contains(n));
+                let expected = "a whole number of at least 1";
+                heads.map(Some).ok_or_else(|| wrong("kv_n_heads", found, expected))
+            }
+            None if value.get("attn_type").and_then(Value::as_str)
+                == Some("multiquery_attention") =>
+            {
+                Ok(Some(1))
+            }
+            None => Ok(None),
         }
     }
 
@@ -299,8 +449,13 @@ impl<'a> Keys<'a> {
 
     /// The longest request, with positions stretched as vLLM stretches them.
     fn context(&self) -> Result<Option<u64>> {
-        let Some(own) = self.count("max_position_embeddings")?.filter(|&n| 0 < n) else {
-            return Ok(None);
+        let own = match self.count("max_position_embeddings")? {
+            Some(0) => {
+                let expected = "a whole number of at least 1";
+                return Err(self.refused("max_position_embeddings", expected));
+            }
+            Some(own) => own,
+            None => return Ok(None),
         };
         let scaling = self.get("rope_scaling").and_then(|(_, v)| v.as_object());
         let text = |key: &str| scaling.and_then(|s| s.get(key)).and_then(Value::as_str);
@@ -327,6 +482,21 @@ impl<'a> Keys<'a> {
 
     /// Bytes of an element of the type that the model was stored in.
     fn dtype_bytes(&self) -> Result<f64> {
+        let plain = |v: Option<&Value>| {
+            v.and_then(Value::as_str).map(|t| t.trim_start_matches("torch.").to_owned())
+        };
+        for object in &self.objects {
+            let (old, new) = (plain(object.get("torch_dtype")), plain(object.get("dtype")));
+            if let (Some(old), Some(new)) = (old, new)
+                && old != new
+            {
+                return Err(IoError::Value {
+                    at: Box::new(self.place("torch_dtype")),
+                    found: format!("`{}`", shown(&old)),
+                    expected: format!("`{}` as in `dtype`", shown(&new)),
+                });
+            }
+        }
         let Some(name) = self.text("torch_dtype")? else { return Ok(2.0) };
         match name.trim_start_matches("torch.") {
             "bfloat16" | "float16" | "half" | "auto" => Ok(2.0),
@@ -334,6 +504,29 @@ impl<'a> Keys<'a> {
             "float8_e4m3fn" | "float8_e5m2" | "int8" => Ok(1.0),
             _ => Err(self.refused("torch_dtype", "bfloat16, float16, float32 or a float8 type")),
         }
+    }
+
+    /// Refuses what is no decoder with attention, of which the layers would all be counted.
+    fn refuse_other_architectures(&self, model_type: &str) -> Result<()> {
+        if STATES_ONLY.contains(&model_type) {
+            let expected = "a model with attention: layers with a state keep no keys and values";
+            return Err(self.refused("model_type", expected));
+        }
+        let expected = "a model that only decodes: what an encoder keeps is not read here";
+        if self.switch("is_encoder_decoder")? == Some(true) {
+            return Err(self.refused("is_encoder_decoder", expected));
+        }
+        if ENCODERS.contains(&model_type) {
+            return Err(self.refused("model_type", expected));
+        }
+        Ok(())
+    }
+
+    /// Whether the file says of each layer what it is.
+    fn names_layers(&self) -> bool {
+        ["layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern"]
+            .iter()
+            .any(|key| self.get(key).is_some())
     }
 
     /// What each layer keeps.
@@ -449,12 +642,29 @@ impl<'a> Keys<'a> {
             let offset = self.count("attn_layer_offset")?.unwrap_or(0);
             return Ok(pick(&|i| i % every == offset, LayerKind::Mamba));
         }
-        let states = ["ssm_cfg", "mamba_d_state", "mamba_d_ssm", "linear_num_key_heads"];
-        if let Some((key, _)) = states.iter().find_map(|key| self.get(key)) {
-            limits.push(format!(
-                "`{key}` says that there are layers with a state; which they are is not said, and all \
-                 are counted as full attention"
-            ));
+        for (key, other) in [
+            ("attn_layer_indices", LayerKind::Mamba),
+            ("hybrid_layer_ids", LayerKind::Mamba),
+            ("full_attn_idxs", LayerKind::Other),
+        ] {
+            let full = self.numbers(key)?;
+            if full.iter().any(|&i| n <= i) {
+                return Err(self.refused(key, &format!("layers from 0 to {}", n - 1)));
+            }
+            if self.get(key).is_some() {
+                return Ok(pick(&|i| full.contains(&i), other));
+            }
+        }
+        if let Some(kinds) = self.layers_by_list(n)? {
+            return Ok(kinds);
+        }
+        if model_type == "falcon_h1" {
+            // Each layer has attention and a state beside each other.
+            limits.push("the states beside attention are not counted".to_owned());
+        } else if let Some(key) = UNREAD_RULES.iter().find(|key| self.get(key).is_some()) {
+            let expected = "a model whose layers all have the same attention, or one that names the \
+                            kind of each in `layer_types`: this rule is not read here";
+            return Err(self.refused(key, expected));
         }
         let window = self.count("sliding_window")?.filter(|&n| 0 < n);
         if window.is_none() || self.switch("use_sliding_window")? == Some(false) {
@@ -476,6 +686,34 @@ impl<'a> Keys<'a> {
         })
     }
 
+    /// The kinds where the file has a number or a word for each layer, or words that repeat.
+    fn layers_by_list(&self, n: u64) -> Result<Option<Vec<LayerKind>>> {
+        if self.get("attn_type_list").is_some() {
+            let types = self.numbers("attn_type_list")?;
+            if types.len() as u64 != n || types.iter().any(|t| 1 < *t) {
+                let expected =
+                    format!("{n} numbers, 1 for attention to all tokens and 0 for linear");
+                return Err(self.refused("attn_type_list", &expected));
+            }
+            let kind = |t: u64| if t == 1 { LayerKind::Full } else { LayerKind::Linear };
+            return Ok(Some(types.into_iter().map(kind).collect()));
+        }
+        let Some(words) = self.texts("block_types")? else { return Ok(None) };
+        let window = self.need("attention_window_size")?;
+        let kind = |word: &&str| match *word {
+            "attention" => Ok(LayerKind::Sliding { window }),
+            "recurrent" => Ok(LayerKind::Other),
+            _ => Err(self.refused("block_types", "a list of `recurrent` and `attention`")),
+        };
+        let kinds = words.iter().map(kind).collect::<Result<Vec<_>>>()?;
+        if kinds.is_empty() {
+            return Err(self.refused("block_types", "a list of `recurrent` and `attention`"));
+        }
+        // The blocks repeat until there are enough layers.
+        let layers = usize::try_from(n).unwrap_or(usize::MAX);
+        Ok(Some(kinds.into_iter().cycle().take(layers).collect()))
+    }
+
     /// Bytes of a weight, and what matrices are multiplied in.
     fn weights(
         &self,
@@ -493,6 +731,15 @@ impl<'a> Keys<'a> {
         let text = |key| quantization.get(key).and_then(Value::as_str).unwrap_or_default();
         let method = text("quant_method").to_lowercase();
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
+        if let Some(bits) = quantization.get("bits").filter(|v| !v.is_null())
+            && !bits.as_f64().is_some_and(|n| (1.0..=16.0).contains(&n))
+        {
+            return Err(IoError::Value {
+                at: Box::new(self.place("quantization_config.bits")),
+                found: format!("`{}`", shown(&bits.to_string())),
+                expected: "bits of a weight from 1 to 16".to_owned(),
+            });
+        }
         // Scales and zero points of a group of 128 weights: 16 bits and as many as a weight has.
         let grouped = |bits: f64| {
             let group = number(quantization.get("group_size")).filter(|&n| 1.0 <= n);

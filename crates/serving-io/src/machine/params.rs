@@ -105,6 +105,11 @@ fn family(model_type: &str) -> Option<Family> {
     })
 }
 
+/// Whether the parameters of models of that type are counted.
+pub(super) fn is_counted(model_type: &str) -> bool {
+    family(model_type).is_some()
+}
+
 /// Parameters of the model, if its family is known.
 pub(super) fn count(
     keys: &Keys<'_>,

@@ -7,12 +7,17 @@ use serving_io::input::Input;
 use serving_io::{IoError, Place};
 
 use crate::error::{FitError, Result};
+use crate::fit::point::TIME_S;
 
 /// A table in memory.
 pub(super) struct Table {
     pub name: String,
     columns: Vec<String>,
+    /// The line in which each column first stands.
+    lines: Vec<u64>,
     rows: Vec<(u64, Vec<String>)>,
+    /// The first column or key that is there twice.
+    repeated: Option<IoError>,
 }
 
 /// One row of a table.
@@ -66,6 +71,12 @@ impl Table {
             .iter()
             .map(str::to_owned)
             .collect();
+        let above = text.lines().take_while(|l| l.trim().is_empty()).count() as u64;
+        let twice = (0..columns.len())
+            .find(|&i| columns[..i].contains(&columns[i]) && !columns[i].is_empty());
+        let repeated = twice.map(|i| IoError::Repeated {
+            at: Box::new(Place::line(name, above + 1).key(columns[i].clone())),
+        });
         let mut rows = Vec::new();
         for record in reader.records() {
             let record = record.map_err(|e| {
@@ -80,13 +91,16 @@ impl Table {
             }
             rows.push((line, record.iter().map(str::to_owned).collect()));
         }
-        Ok(Self { name: name.to_owned(), columns, rows })
+        let lines = vec![above + 1; columns.len()];
+        Ok(Self { name: name.to_owned(), columns, lines, rows, repeated })
     }
 
     /// JSON lines; none if a line is no object of plain values, as in a result of a benchmark.
     fn json_lines(name: &str, text: &str) -> Result<Option<Self>> {
         let mut columns: Vec<String> = Vec::new();
+        let mut lines = Vec::new();
         let mut rows = Vec::new();
+        let mut repeated = None;
         for (line, content) in (1_u64..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty()) {
             let object: serde_json::Map<String, serde_json::Value> =
                 match serde_json::from_str(content) {
@@ -97,24 +111,32 @@ impl Table {
                         return Err(FitError::Row { file, line, problem: e.to_string() });
                     }
                 };
+            if let Err(e @ IoError::Repeated { .. }) =
+                serving_io::json_value(name, line - 1, content)
+            {
+                repeated.get_or_insert(e);
+            }
             let mut cells = vec![String::new(); columns.len()];
             for (key, value) in object {
                 let cell = match value {
                     serde_json::Value::Null => String::new(),
                     serde_json::Value::String(text) => text,
-                    serde_json::Value::Array(_) | serde_json::Value::Object(_) => continue,
+                    // Not their text: a request log has long lists.
+                    serde_json::Value::Array(_) => "a list".to_owned(),
+                    serde_json::Value::Object(_) => "an object".to_owned(),
                     other => other.to_string(),
                 };
                 if let Some(i) = columns.iter().position(|c| *c == key) {
                     cells[i] = cell;
                 } else {
                     columns.push(key);
+                    lines.push(line);
                     cells.push(cell);
                 }
             }
             rows.push((line, cells));
         }
-        Ok(Some(Self { name: name.to_owned(), columns, rows }))
+        Ok(Some(Self { name: name.to_owned(), columns, lines, rows, repeated }))
     }
 
     /// Where a column stands.
@@ -125,6 +147,11 @@ impl Table {
     /// Whether all of these columns are there.
     pub fn has(&self, names: &[&str]) -> bool {
         names.iter().all(|n| self.column(n).is_some())
+    }
+
+    /// The columns with the line in which each first stands.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.columns.iter().map(String::as_str).zip(self.lines.iter().copied())
     }
 
     /// The columns, for a message.
@@ -140,6 +167,11 @@ impl Table {
             shown.push_str(", …");
         }
         shown
+    }
+
+    /// Refuses a table in which a column or a key is there twice: one of the two would be lost.
+    pub fn refuse_repeated(&mut self) -> Result<()> {
+        self.repeated.take().map_or(Ok(()), |e| Err(e.into()))
     }
 
     /// The rows, each with its line.
@@ -163,6 +195,14 @@ impl Row<'_> {
     /// A number above zero.
     pub fn positive(&self, column: &str) -> Result<f64> {
         self.checked(column, "a number above 0", |x| 0.0 < x)
+    }
+
+    /// A time in seconds, from a column of which `per_second` units make one.
+    pub fn seconds(&self, column: &str, per_second: f64) -> Result<f64> {
+        let time = self.positive(column)? / per_second;
+        let expected = "a time from 1e-12 s to 1e6 s";
+        self.checked(column, expected, |_| TIME_S.0 <= time && time <= TIME_S.1)?;
+        Ok(time)
     }
 
     fn checked(
