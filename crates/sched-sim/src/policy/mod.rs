@@ -115,86 +115,52 @@ pub trait Policy {
     }
 }
 
-impl<P: Policy + ?Sized> Policy for &mut P {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
+/// A policy behind a pointer is that policy.
+macro_rules! behind {
+    ($pointer:ty) => {
+        impl<P: Policy + ?Sized> Policy for $pointer {
+            fn name(&self) -> &'static str {
+                (**self).name()
+            }
 
-    fn max_num_seqs(&self) -> u64 {
-        (**self).max_num_seqs()
-    }
+            fn max_num_seqs(&self) -> u64 {
+                (**self).max_num_seqs()
+            }
 
-    fn prefill_emits_first_token(&self) -> bool {
-        (**self).prefill_emits_first_token()
-    }
+            fn prefill_emits_first_token(&self) -> bool {
+                (**self).prefill_emits_first_token()
+            }
 
-    fn reserve(&self) -> Reserve {
-        (**self).reserve()
-    }
+            fn reserve(&self) -> Reserve {
+                (**self).reserve()
+            }
 
-    fn watermark_percent(&self) -> u64 {
-        (**self).watermark_percent()
-    }
+            fn watermark_percent(&self) -> u64 {
+                (**self).watermark_percent()
+            }
 
-    fn preemption(&self) -> Preemption {
-        (**self).preemption()
-    }
+            fn preemption(&self) -> Preemption {
+                (**self).preemption()
+            }
 
-    fn ran(&mut self, work: &StepWork, steps: u64) {
-        (**self).ran(work, steps);
-    }
+            fn ran(&mut self, work: &StepWork, steps: u64) {
+                (**self).ran(work, steps);
+            }
 
-    fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
-        (**self).slot_steps(input_tokens, output_tokens)
-    }
+            fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
+                (**self).slot_steps(input_tokens, output_tokens)
+            }
 
-    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
-        (**self).fill(step)
-    }
+            fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
+                (**self).fill(step)
+            }
 
-    fn horizon(&self, step: &Step<'_>) -> Horizon {
-        (**self).horizon(step)
-    }
+            fn horizon(&self, step: &Step<'_>) -> Horizon {
+                (**self).horizon(step)
+            }
+        }
+    };
 }
 
-impl<P: Policy + ?Sized> Policy for Box<P> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-
-    fn max_num_seqs(&self) -> u64 {
-        (**self).max_num_seqs()
-    }
-
-    fn prefill_emits_first_token(&self) -> bool {
-        (**self).prefill_emits_first_token()
-    }
-
-    fn reserve(&self) -> Reserve {
-        (**self).reserve()
-    }
-
-    fn watermark_percent(&self) -> u64 {
-        (**self).watermark_percent()
-    }
-
-    fn preemption(&self) -> Preemption {
-        (**self).preemption()
-    }
-
-    fn ran(&mut self, work: &StepWork, steps: u64) {
-        (**self).ran(work, steps);
-    }
-
-    fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
-        (**self).slot_steps(input_tokens, output_tokens)
-    }
-
-    fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
-        (**self).fill(step)
-    }
-
-    fn horizon(&self, step: &Step<'_>) -> Horizon {
-        (**self).horizon(step)
-    }
-}
+behind!(&mut P);
+behind!(Box<P>);
