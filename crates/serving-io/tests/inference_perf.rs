@@ -126,7 +126,7 @@ fn damage_is_named_with_its_place() {
     assert_eq!(
         text(&STAGE.replace("\"benchmark_time_seconds\": 1.0", "\"benchmark_time_seconds\": 0"))
             .unwrap_err(),
-        "f, line 1, `benchmark_time_seconds`: found 0, expected a number of seconds above 0"
+        "f, line 1, `benchmark_time_seconds`: found 0, expected a number of seconds above 0 and at most 1e100"
     );
     let cut = request("10.5", 1, "");
     assert_eq!(

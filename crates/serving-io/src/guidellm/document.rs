@@ -5,6 +5,7 @@ use metrics_core::timeline::TimelineFields;
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 
 use super::with_unit;
+use crate::document::DURATION;
 use crate::error::{IoError, Place, Result, input_of, shown};
 use crate::input::Input;
 use crate::json::whole;
@@ -131,10 +132,9 @@ fn add(declared: &mut Declared, node: &Node<'_>, key: &str) {
 }
 
 fn duration(benchmark: &Node<'_>) -> Result<Option<RunDuration>> {
-    const EXPECTED: &str = "a number of seconds above 0";
-    let Some(x) = benchmark.number_as("duration", EXPECTED)? else { return Ok(None) };
+    let Some(x) = benchmark.number_as("duration", DURATION)? else { return Ok(None) };
     if x <= 0.0 {
-        return Err(benchmark.wrong("duration", EXPECTED));
+        return Err(benchmark.wrong("duration", DURATION));
     }
     let value = Seconds::named("duration", x).map_err(|e| benchmark.broken("duration", e))?;
     Ok(Some(RunDuration { value, from: "`duration`: first send to last end" }))
