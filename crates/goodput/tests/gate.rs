@@ -361,3 +361,31 @@ fn summaries_of_other_loads_are_said_to_differ() {
     assert!(text.contains("differs  mean input tokens: 100 and 150\n"), "{text}");
     assert!(text.contains("W36 warn  prompts of 100 and 150 tokens\n"), "{text}");
 }
+
+/// `check --base` says as `diff` does that the base is another workload, and decides nothing on TTFT,
+/// alone and with repeated runs; the rate, which W36 leaves alone, is still decided.
+#[test]
+fn a_base_of_another_workload_decides_nothing_on_ttft() {
+    let dir = folder();
+    for (seed, name, input) in
+        [(21, "long.csv", 5000), (22, "long2.csv", 5000), (23, "new.csv", 10), (24, "new2.csv", 10)]
+    {
+        let mut text = String::new();
+        for (i, line) in log(seed, 2000, 1.0).lines().enumerate() {
+            let cell = if i == 0 { "input_tokens".to_owned() } else { input.to_string() };
+            writeln!(text, "{line},{cell}").unwrap();
+        }
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let gate = ["--no-regress", "ttft_p50=10%,request_throughput=10%"];
+    let one = run_in(dir.path(), &[&["check", "new.csv", "--base", "long.csv"], &gate[..]].concat());
+    insta::assert_snapshot!("check_other_workload", one);
+    let several = ["check", "new.csv", "new2.csv", "--base", "long.csv", "long2.csv"];
+    let all = run_in(dir.path(), &[&several[..], &gate, &["--format", "json"]].concat());
+    let value: serde_json::Value = serde_json::from_str(all.rsplit_once("exit").unwrap().0).unwrap();
+    assert_eq!(value["result"], "indeterminate");
+    assert_eq!(value["assertions"][0]["findings"], serde_json::json!(["W36"]));
+    assert_eq!(value["assertions"][1]["answer"], "pass");
+    let between = value["findings_between_runs"].as_array().unwrap();
+    assert_eq!((&between[0]["id"], &between[0]["run"]), (&"W36".into(), &"2 runs against 2".into()));
+}
