@@ -378,14 +378,19 @@ fn a_base_of_another_workload_decides_nothing_on_ttft() {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
     let gate = ["--no-regress", "ttft_p50=10%,request_throughput=10%"];
-    let one = run_in(dir.path(), &[&["check", "new.csv", "--base", "long.csv"], &gate[..]].concat());
+    let one =
+        run_in(dir.path(), &[&["check", "new.csv", "--base", "long.csv"], &gate[..]].concat());
     insta::assert_snapshot!("check_other_workload", one);
     let several = ["check", "new.csv", "new2.csv", "--base", "long.csv", "long2.csv"];
     let all = run_in(dir.path(), &[&several[..], &gate, &["--format", "json"]].concat());
-    let value: serde_json::Value = serde_json::from_str(all.rsplit_once("exit").unwrap().0).unwrap();
+    let value: serde_json::Value =
+        serde_json::from_str(all.rsplit_once("exit").unwrap().0).unwrap();
     assert_eq!(value["result"], "indeterminate");
     assert_eq!(value["assertions"][0]["findings"], serde_json::json!(["W36"]));
     assert_eq!(value["assertions"][1]["answer"], "pass");
     let between = value["findings_between_runs"].as_array().unwrap();
-    assert_eq!((&between[0]["id"], &between[0]["run"]), (&"W36".into(), &"2 runs against 2".into()));
+    assert_eq!(
+        (&between[0]["id"], &between[0]["run"]),
+        (&"W36".into(), &"2 runs against 2".into())
+    );
 }

@@ -63,8 +63,8 @@ use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 use serde_json::Value;
 
 use crate::arrays::{
-    Row, answered_tokens, asked_tokens, check_counts, gaps_look_per_token, key_of, note_cut, note_gaps,
-    note_no_tokens, note_several_chunks, parallel,
+    Row, answered_tokens, asked_tokens, check_counts, gaps_look_per_token, key_of, note_cut,
+    note_gaps, note_no_tokens, note_several_chunks, parallel,
 };
 use crate::detect::{Format, Options, Reader};
 use crate::document::{self, Document, duration};

@@ -264,6 +264,7 @@ fn a_misspelt_column_is_named_and_not_left_out() {
     assert_snapshot!(say("TTFT_ms,e2e_ms\n2,5\n"), @"f, line 1, `TTFT_ms`: no field is called so, did you mean `ttft_ms`? Rename it, or say with `--map` what each column means");
     assert_snapshot!(say("{\"id\": 1, \"e2e_s\": 5, \"outptu_tokens\": 3}\n"), @"f, `outptu_tokens`: no field is called so, did you mean `output_tokens`? Rename it, or say with `--map` what each column means");
     assert_snapshot!(say("{\"id\": 1, \"ttft\": 5}\n"), @"f, `ttft`: no field is called so, did you mean `ttft_s`? Rename it, or say with `--map` what each column means");
+    assert_snapshot!(say("{\"ttft_ms\": 5, \"e2e_ms\": 9}\n{\"ttfts_ms\": 5, \"e2e_ms\": 9}\n"), @"f, line 2, `ttfts_ms`: no field is called so, did you mean `ttft_ms`? Rename it, or say with `--map` what each column means");
     let header = "{\"schema_version\": 1, \"kind\": \"goodput-timelines\"}";
     assert_snapshot!(say(format!("{header}\n{{\"id\": 1, \"outptu_tokens\": 1}}")), @"f, line 2, `outptu_tokens`: unknown key, did you mean `output_tokens`?");
     let all = say(format!("{header}\n{{\"id\": 1, \"colour\": 1}}"));

@@ -1,5 +1,6 @@
 //! The JSON file: benchmarks with their requests.
 
+use metrics_core::error::LARGEST;
 use metrics_core::format::things;
 use metrics_core::timeline::TimelineFields;
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
@@ -17,6 +18,8 @@ use crate::run::{
 
 /// What a stamp should be.
 const STAMP: &str = "Unix time in seconds";
+/// What a latency, a rate or a count of a request should be; the bound is that of every quantity.
+const MEASURED: &str = "a number of at least 0 and at most 1e100, or null";
 /// Deepest nesting of a figure: `metrics.text.tokens.input.successful.percentiles`.
 const DEEPEST: usize = 8;
 
@@ -394,7 +397,10 @@ fn request(node: &Node<'_>, outcome: Outcome) -> Result<Request> {
         let numeric = raw.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
         // The stamps are among the timings already.
         if numeric && !key.ends_with("_time") {
-            let value = node.need_number(key, "a number or null")?;
+            let value = node.need_number(key, MEASURED)?;
+            if !(0.0..=LARGEST).contains(&value) {
+                return Err(node.wrong(key, MEASURED));
+            }
             r.numbers.push((with_unit(key), value));
         }
     }
