@@ -13,6 +13,7 @@ use metrics_core::grammar;
 use metrics_core::interval::Confidence;
 use metrics_core::report::Answer;
 use metrics_core::slo::{Slo, SloSet};
+use metrics_core::summary::PercentileMethod;
 use metrics_core::validity::{Finding, Level, Subject};
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 use serde_json::{Value, json};
@@ -130,6 +131,14 @@ struct Assertion {
 }
 
 impl Assertion {
+    /// Says what would decide it, since more of the same would not.
+    fn needs(&mut self, what: &str) {
+        self.seen.push_str(&format!("; needs {what}"));
+        if let Some(data) = self.data.as_object_mut() {
+            data.insert("needs".to_owned(), json!(what));
+        }
+    }
+
     /// Indeterminate if a finding of these runs affects it.
     fn doubt(&mut self, runs: &[&Loaded], least: Level) {
         for run in runs {
@@ -205,6 +214,13 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         .transpose()
         .map_err(|e| anyhow!("--attainment: {e}"))?;
     asks(arguments, &slo, attainment)?;
+    let percentile = slo.items().iter().any(|s| matches!(s, Slo::Percentile { .. }));
+    if arguments.objectives.method() != PercentileMethod::default()
+        && !percentile
+        && arguments.base.is_empty()
+    {
+        bail!("--percentile: is for percentiles, and none is asked for, as p99(ttft)<500ms does");
+    }
     let confidence = arguments.objectives.confidence()?;
     let basis = Basis { slo: &slo, method: arguments.objectives.method(), confidence };
     let named: Vec<&PathBuf> = files.iter().chain(&arguments.base).collect();
@@ -341,6 +357,10 @@ fn stated_only(all: &mut Vec<Assertion>, run: &Loaded, slo: &SloSet, attainment:
     }
 }
 
+/// What would decide a target of 100 % that no request has missed.
+const BELOW_ALL: &str =
+    "a target below 100 %: one miss disproves 100 %, and no finite run proves it";
+
 /// What the run says of each target.
 fn targets(
     all: &mut Vec<Assertion>,
@@ -368,21 +388,21 @@ fn targets(
     let Some(goodput) = &report.goodput else {
         bail!("{}: the run is truncated, so that no objective can be judged", run.name);
     };
-    let mut push = |asked: String, answer: Answer, seen: String, data: Value, about| {
+    let mut push = |asked, answer, seen, data, about, all_of_them: Option<f64>| {
         let (subject, checks) = (run.name.clone(), Vec::new());
         let mut a = Assertion { subject, asked, answer, seen, data, about, checks };
+        if answer == Answer::Indeterminate && all_of_them.is_some() {
+            a.needs(BELOW_ALL);
+        }
         a.doubt(&[run], least);
         all.push(a);
     };
     if let Some(target) = attainment {
-        let answer = match (&goodput.attainment_interval, &goodput.too_narrow) {
-            (Some(i), None) => match (i.low, i.high) {
-                (Some(low), _) if target <= low => Answer::Holds,
-                (_, Some(high)) if high < target => Answer::Missed,
-                _ => Answer::Indeterminate,
-            },
-            _ => Answer::Indeterminate,
-        };
+        let interval =
+            goodput.attainment_interval.as_ref().filter(|_| goodput.too_narrow.is_none());
+        let one_missed = goodput.good.saturating_add(goodput.unknown) < goodput.finished;
+        let answer = Answer::of_share(target, one_missed, interval);
+        let all_of_them = Some(target).filter(|t| 1.0 <= *t);
         let share = goodput.attainment.map_or("-".to_owned(), format::percent);
         let interval = match (&goodput.attainment_interval, &goodput.too_narrow) {
             (_, Some(why)) => format!("no interval: {why}"),
@@ -403,6 +423,7 @@ fn targets(
             json!({ "figure": "attainment", "target": target, "observed": goodput.attainment,
                     "low": low, "high": high }),
             vec![Subject::Goodput],
+            all_of_them,
         );
     }
     for t in &goodput.targets {
@@ -420,6 +441,10 @@ fn targets(
             format!("{}, {interval}", t.observed.map_or("-".to_owned(), number)),
             json!({ "figure": t.slo.to_string(), "observed": t.observed, "low": low, "high": high }),
             about(&t.slo),
+            match t.slo {
+                Slo::Attainment { target, .. } => Some(target).filter(|t| 1.0 <= *t),
+                _ => None,
+            },
         );
     }
     Ok(())

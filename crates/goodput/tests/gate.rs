@@ -394,3 +394,38 @@ fn a_base_of_another_workload_decides_nothing_on_ttft() {
         (&"W36".into(), &"2 runs against 2".into())
     );
 }
+
+/// 60 requests, each with a TTFT of at least 100 ms: one miss disproves 100 %, 0 % is always met, and
+/// no run, however long, proves 100 %.
+#[test]
+fn all_requests_and_none_are_decided_by_what_they_mean() {
+    let dir = folder();
+    std::fs::write(dir.path().join("sixty.csv"), log(31, 60, 1.0)).unwrap();
+    let check = |slo: &str| run_in(dir.path(), &["check", "sixty.csv", "--slo", slo]);
+    for (slo, code) in [("ttft<0ms @ 100%", 1), ("ttft<0ms @ 0%", 0), ("ttft<1s @ 100%", 3)] {
+        let text = check(slo);
+        assert!(text.ends_with(&format!("exit {code}\n")), "{slo}: {text}");
+        assert!(!text.contains("run longer"), "{slo}: {text}");
+    }
+    let all =
+        run_in(dir.path(), &["check", "sixty.csv", "--slo", "ttft<150ms", "--attainment", "100%"]);
+    assert!(all.ends_with("exit 1\n"), "{all}");
+    let says = check("ttft<1s @ 100%");
+    assert!(says.contains("one miss disproves 100 %, and no finite run proves it"), "{says}");
+}
+
+/// What has no effect, or is one thing twice, is said.
+#[test]
+fn options_without_an_effect_are_said() {
+    let dir = folder();
+    let last = |arguments: &[&str]| {
+        let text = run_in(dir.path(), arguments);
+        text.lines().map(str::to_owned).collect::<Vec<_>>().join("|")
+    };
+    let said = [
+        last(&["check", "old.csv", "--slo", "ttft<1s @ 99%", "--percentile", "nearest-rank"]),
+        last(&["report", "old.csv", "--map", "ttft_ms=ttft_ms,"]),
+        last(&["diagnose", "old.csv", "--baseline", "old.csv", "--goodput", "ttft:200"]),
+    ];
+    insta::assert_snapshot!("without_effect", said.join("\n"));
+}
