@@ -568,6 +568,12 @@ fn regressions(
         Some(base) if !repeated => news.iter().map(|new| pair(base, new, basis)).collect(),
         _ => Vec::new(),
     };
+    let crossed: Vec<(&Loaded, &Loaded, Paired)> = if repeated {
+        let pairs = news.iter().flat_map(|new| bases.iter().map(move |base| (base, new)));
+        pairs.map(|(base, new)| (base, new, pair(base, new, basis))).collect()
+    } else {
+        Vec::new()
+    };
     let between = between(news, bases, &paired);
     for margin in margins {
         let (key, limit) = match margin {
@@ -584,7 +590,13 @@ fn regressions(
             }
         };
         if repeated {
-            let mut a = of_runs(&key, limit, news, bases, basis.confidence);
+            let mut a = match unlike(&key, &crossed) {
+                Some(why) => Assertion {
+                    seen: format!("not compared: {why}"),
+                    ..missing(sides(news, bases), &key)
+                },
+                None => of_runs(&key, limit, news, bases, basis.confidence),
+            };
             let runs: Vec<&Loaded> = news.iter().chain(bases).collect();
             a.doubt(&runs, least);
             a.doubt_between(&between);
@@ -612,6 +624,24 @@ fn named(name: &str, news: &[Loaded], bases: &[Loaded]) -> Result<String> {
     let found =
         news.iter().flat_map(|r| &r.figures).find(|f| f.key == name || stem(&f.key) == name);
     found.map(|f| f.key.clone()).ok_or_else(|| anyhow!("--no-regress {name}: no run"))
+}
+
+/// Why a figure of repeated runs is not the same thing on both sides, if it is not.
+fn unlike(key: &str, crossed: &[(&Loaded, &Loaded, Paired)]) -> Option<String> {
+    crossed.iter().find_map(|(base, new, paired)| {
+        if base.report.is_some() != new.report.is_some() {
+            let (with, without) = if base.report.is_some() { (base, new) } else { (new, base) };
+            return Some(format!(
+                "{} has detail per request and {} has not",
+                with.name, without.name
+            ));
+        }
+        if paired.pairs.iter().any(|(b, _)| b.key == key) {
+            return None;
+        }
+        let refused = paired.refused.first().map(|(what, why)| format!("{what}: {why}"));
+        Some(refused.unwrap_or_else(|| format!("{} and {}", base.name, new.name)))
+    })
 }
 
 fn of_intervals(

@@ -429,3 +429,29 @@ fn options_without_an_effect_are_said() {
     ];
     insta::assert_snapshot!("without_effect", said.join("\n"));
 }
+
+/// Repeated runs are compared like with like too: the E2E of vLLM ends at the last token, that of
+/// inference-perf at the end of the stream, and a log is not a summary.
+#[test]
+fn repeated_runs_of_two_tools_are_not_mixed() {
+    let dir = folder();
+    for (name, tool, ms) in [
+        ("a.json", "vllm", 120.0),
+        ("b.json", "vllm", 121.0),
+        ("c.json", "inference-perf", 120.0),
+        ("d.json", "inference-perf", 121.0),
+    ] {
+        std::fs::write(dir.path().join(name), summary(tool, ms)).unwrap();
+    }
+    let seen = |files: [&str; 4]| {
+        let [a, b, c, d] = files;
+        let gate = ["check", a, b, "--base", c, d, "--no-regress", "e2e_p50=50%"];
+        let text = run_in(dir.path(), &gate);
+        assert!(text.ends_with("exit 3\n"), "{text}");
+        text.lines().find(|l| l.contains("not compared")).unwrap().trim().to_owned()
+    };
+    let tools = seen(["a.json", "b.json", "c.json", "d.json"]);
+    assert!(tools.starts_with("not compared: E2E"), "{tools}");
+    let kinds = seen(["old.csv", "same.csv", "a.json", "b.json"]);
+    assert_eq!(kinds, "not compared: old.csv has detail per request and a.json has not");
+}
