@@ -13,16 +13,17 @@ use metrics_core::grammar;
 use metrics_core::interval::Confidence;
 use metrics_core::report::Answer;
 use metrics_core::slo::{Slo, SloSet};
-use metrics_core::validity::{Level, Subject};
+use metrics_core::summary::PercentileMethod;
+use metrics_core::validity::{Finding, Level, Subject};
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 use serde_json::{Value, json};
 
 use crate::gate::{
     Basis, Loaded, Paired, Reading, affecting, change_shown, changed, distinct_files,
-    distinct_runs, interval_shown, pair, shown, subjects,
+    distinct_runs, interval_shown, of_both, pair, shown, subjects,
 };
 use crate::output::{Format, check_outputs, csv_text, json_text, markdown_table, one_line};
-use crate::report::{Objectives, time};
+use crate::report::{Objectives, finding_json, time};
 
 pub const EXAMPLES: &str = "\
 An objective for a run is a target: `p99(ttft)<200ms`, `ttft<200ms @ 99%`, or
@@ -34,6 +35,10 @@ bad side, and is indeterminate else: run longer, or give more runs.
 with their own (`ttft_p99=10%`). Several runs on both sides are taken as
 repeated runs of one setting, so that what differs from run to run is counted.
 Where requests failed, the share that completed is one of the usual figures.
+
+Where `goodput diff` warns that the two sides differ in more than the server
+(another workload, shared prompts, other definitions), what that affects is
+indeterminate too.
 
 What the verdict of `goodput report` calls an error decides before any interval:
 a figure that it affects is indeterminate, and a run with an error that affects
@@ -126,17 +131,38 @@ struct Assertion {
 }
 
 impl Assertion {
+    /// Says what would decide it, since more of the same would not.
+    fn needs(&mut self, what: &str) {
+        self.seen.push_str(&format!("; needs {what}"));
+        if let Some(data) = self.data.as_object_mut() {
+            data.insert("needs".to_owned(), json!(what));
+        }
+    }
+
     /// Indeterminate if a finding of these runs affects it.
     fn doubt(&mut self, runs: &[&Loaded], least: Level) {
         for run in runs {
-            for finding in affecting(&run.findings, &self.about, least) {
-                let id = finding.check.id;
-                self.answer = Answer::Indeterminate;
-                let of = if runs.len() == 1 { String::new() } else { format!(" of {}", run.name) };
-                self.seen.push_str(&format!("; {id}{of}: {}", one_line(&finding.says)));
-                if !self.checks.contains(&id) {
-                    self.checks.push(id);
-                }
+            let of = if runs.len() == 1 { String::new() } else { format!(" of {}", run.name) };
+            self.doubt_by(&run.findings, &of, least);
+        }
+    }
+
+    /// Indeterminate if its runs cannot be compared in it: a warning is enough, as in `diff`.
+    fn doubt_between(&mut self, between: &[Between]) {
+        if let Some(b) = between.iter().find(|b| b.subject == self.subject) {
+            self.doubt_by(&b.findings, "", Level::Warn);
+        }
+    }
+
+    /// Indeterminate if one of these findings affects it.
+    fn doubt_by(&mut self, findings: &[Finding], of: &str, least: Level) {
+        let about = self.about.clone();
+        for finding in affecting(findings, &about, least) {
+            let id = finding.check.id;
+            self.answer = Answer::Indeterminate;
+            self.seen.push_str(&format!("; {id}{of}: {}", one_line(&finding.says)));
+            if !self.checks.contains(&id) {
+                self.checks.push(id);
             }
         }
     }
@@ -188,6 +214,13 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         .transpose()
         .map_err(|e| anyhow!("--attainment: {e}"))?;
     asks(arguments, &slo, attainment)?;
+    let percentile = slo.items().iter().any(|s| matches!(s, Slo::Percentile { .. }));
+    if arguments.objectives.method() != PercentileMethod::default()
+        && !percentile
+        && arguments.base.is_empty()
+    {
+        bail!("--percentile: is for percentiles, and none is asked for, as p99(ttft)<500ms does");
+    }
     let confidence = arguments.objectives.confidence()?;
     let basis = Basis { slo: &slo, method: arguments.objectives.method(), confidence };
     let named: Vec<&PathBuf> = files.iter().chain(&arguments.base).collect();
@@ -201,9 +234,11 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     for run in &news {
         targets(&mut all, run, &slo, attainment, least)?;
     }
-    if !bases.is_empty() {
-        regressions(&mut all, &margins, &news, &bases, basis, least)?;
-    }
+    let between = if bases.is_empty() {
+        Vec::new()
+    } else {
+        regressions(&mut all, &margins, &news, &bases, basis, least)?
+    };
     let failed: Vec<Failed> = news.iter().chain(&bases).filter_map(Failed::of).collect();
     let invalid: Vec<String> = news.iter().chain(&bases).filter_map(invalid).collect();
     let overall = overall(&all, !invalid.is_empty());
@@ -212,13 +247,14 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         std::fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = match format {
-        Format::Text => text(&all, &failed, &invalid, overall, confidence)?,
+        Format::Text => text(&all, &between, &failed, &invalid, overall, confidence)?,
         Format::Json => json_text(&json!({
             "schema_version": 1,
             "kind": "goodput-check",
             "confidence": f64::from(confidence),
             "result": word(overall),
             "invalid_runs": invalid,
+            "findings_between_runs": between.iter().flat_map(Between::as_json).collect::<Vec<Value>>(),
             "failed": failed.iter().map(Failed::as_json).collect::<Vec<Value>>(),
             "assertions": all.iter().map(as_json).collect::<Vec<Value>>(),
         }))?,
@@ -321,6 +357,10 @@ fn stated_only(all: &mut Vec<Assertion>, run: &Loaded, slo: &SloSet, attainment:
     }
 }
 
+/// What would decide a target of 100 % that no request has missed.
+const BELOW_ALL: &str =
+    "a target below 100 %: one miss disproves 100 %, and no finite run proves it";
+
 /// What the run says of each target.
 fn targets(
     all: &mut Vec<Assertion>,
@@ -348,21 +388,21 @@ fn targets(
     let Some(goodput) = &report.goodput else {
         bail!("{}: the run is truncated, so that no objective can be judged", run.name);
     };
-    let mut push = |asked: String, answer: Answer, seen: String, data: Value, about| {
+    let mut push = |asked, answer, seen, data, about, all_of_them: Option<f64>| {
         let (subject, checks) = (run.name.clone(), Vec::new());
         let mut a = Assertion { subject, asked, answer, seen, data, about, checks };
+        if answer == Answer::Indeterminate && all_of_them.is_some() {
+            a.needs(BELOW_ALL);
+        }
         a.doubt(&[run], least);
         all.push(a);
     };
     if let Some(target) = attainment {
-        let answer = match (&goodput.attainment_interval, &goodput.too_narrow) {
-            (Some(i), None) => match (i.low, i.high) {
-                (Some(low), _) if target <= low => Answer::Holds,
-                (_, Some(high)) if high < target => Answer::Missed,
-                _ => Answer::Indeterminate,
-            },
-            _ => Answer::Indeterminate,
-        };
+        let interval =
+            goodput.attainment_interval.as_ref().filter(|_| goodput.too_narrow.is_none());
+        let one_missed = goodput.good.saturating_add(goodput.unknown) < goodput.finished;
+        let answer = Answer::of_share(target, one_missed, interval);
+        let all_of_them = Some(target).filter(|t| 1.0 <= *t);
         let share = goodput.attainment.map_or("-".to_owned(), format::percent);
         let interval = match (&goodput.attainment_interval, &goodput.too_narrow) {
             (_, Some(why)) => format!("no interval: {why}"),
@@ -383,6 +423,7 @@ fn targets(
             json!({ "figure": "attainment", "target": target, "observed": goodput.attainment,
                     "low": low, "high": high }),
             vec![Subject::Goodput],
+            all_of_them,
         );
     }
     for t in &goodput.targets {
@@ -400,6 +441,10 @@ fn targets(
             format!("{}, {interval}", t.observed.map_or("-".to_owned(), number)),
             json!({ "figure": t.slo.to_string(), "observed": t.observed, "low": low, "high": high }),
             about(&t.slo),
+            match t.slo {
+                Slo::Attainment { target, .. } => Some(target).filter(|t| 1.0 <= *t),
+                _ => None,
+            },
         );
     }
     Ok(())
@@ -454,7 +499,54 @@ fn stem(key: &str) -> &str {
     key.strip_suffix("_per_s").or_else(|| key.strip_suffix("_s")).unwrap_or(key)
 }
 
-/// Compares each figure that has a margin.
+/// What the comparison of runs finds.
+struct Between {
+    /// The new run, or both sides.
+    subject: String,
+    findings: Vec<Finding>,
+}
+
+impl Between {
+    fn as_json(&self) -> Vec<Value> {
+        let one = |f| {
+            let mut value = finding_json(f);
+            if let Some(map) = value.as_object_mut() {
+                map.insert("run".to_owned(), json!(self.subject));
+            }
+            value
+        };
+        self.findings.iter().map(one).collect()
+    }
+}
+
+/// What each comparison finds: of one new run with the base, or of repeated runs, where each check
+/// is said once.
+fn between(news: &[Loaded], bases: &[Loaded], paired: &[Paired]) -> Vec<Between> {
+    if let ([base], false) = (bases, paired.is_empty()) {
+        let one = |(new, paired): (&Loaded, &Paired)| Between {
+            subject: new.name.clone(),
+            findings: of_both(base, new, paired.under.clone()),
+        };
+        return news.iter().zip(paired).map(one).collect();
+    }
+    let mut findings: Vec<Finding> = Vec::new();
+    let pairs = news.iter().flat_map(|new| bases.iter().map(move |base| (base, new)));
+    for finding in pairs.flat_map(|(base, new)| of_both(base, new, None)) {
+        match findings.iter_mut().find(|f| f.check.id == finding.check.id) {
+            Some(known) if known.level < finding.level => *known = finding,
+            Some(_) => {}
+            None => findings.push(finding),
+        }
+    }
+    vec![Between { subject: sides(news, bases), findings }]
+}
+
+/// Both sides of repeated runs.
+fn sides(news: &[Loaded], bases: &[Loaded]) -> String {
+    format!("{} runs against {}", news.len(), bases.len())
+}
+
+/// Compares each figure that has a margin; what the comparison itself finds.
 fn regressions(
     all: &mut Vec<Assertion>,
     margins: &[Margin],
@@ -462,7 +554,7 @@ fn regressions(
     bases: &[Loaded],
     basis: Basis<'_>,
     least: Level,
-) -> Result<()> {
+) -> Result<Vec<Between>> {
     for run in news.iter().chain(bases) {
         if run.run.server.is_some() {
             bail!("{}: is a scrape of an engine, not a run", run.name);
@@ -476,6 +568,13 @@ fn regressions(
         Some(base) if !repeated => news.iter().map(|new| pair(base, new, basis)).collect(),
         _ => Vec::new(),
     };
+    let crossed: Vec<(&Loaded, &Loaded, Paired)> = if repeated {
+        let pairs = news.iter().flat_map(|new| bases.iter().map(move |base| (base, new)));
+        pairs.map(|(base, new)| (base, new, pair(base, new, basis))).collect()
+    } else {
+        Vec::new()
+    };
+    let between = between(news, bases, &paired);
     for margin in margins {
         let (key, limit) = match margin {
             Margin::Named(name, limit) => (named(name, news, bases)?, *limit),
@@ -491,19 +590,27 @@ fn regressions(
             }
         };
         if repeated {
-            let mut a = of_runs(&key, limit, news, bases, basis.confidence);
+            let mut a = match unlike(&key, &crossed) {
+                Some(why) => Assertion {
+                    seen: format!("not compared: {why}"),
+                    ..missing(sides(news, bases), &key)
+                },
+                None => of_runs(&key, limit, news, bases, basis.confidence),
+            };
             let runs: Vec<&Loaded> = news.iter().chain(bases).collect();
             a.doubt(&runs, least);
+            a.doubt_between(&between);
             all.push(a);
         } else if let Some(base) = bases.first() {
             for (new, paired) in news.iter().zip(&paired) {
                 let mut a = of_intervals(&key, limit, (base, new), paired, basis.confidence);
                 a.doubt(&[new, base], least);
+                a.doubt_between(&between);
                 all.push(a);
             }
         }
     }
-    Ok(())
+    Ok(between)
 }
 
 /// The key that a name stands for, if every run has it.
@@ -517,6 +624,24 @@ fn named(name: &str, news: &[Loaded], bases: &[Loaded]) -> Result<String> {
     let found =
         news.iter().flat_map(|r| &r.figures).find(|f| f.key == name || stem(&f.key) == name);
     found.map(|f| f.key.clone()).ok_or_else(|| anyhow!("--no-regress {name}: no run"))
+}
+
+/// Why a figure of repeated runs is not the same thing on both sides, if it is not.
+fn unlike(key: &str, crossed: &[(&Loaded, &Loaded, Paired)]) -> Option<String> {
+    crossed.iter().find_map(|(base, new, paired)| {
+        if base.report.is_some() != new.report.is_some() {
+            let (with, without) = if base.report.is_some() { (base, new) } else { (new, base) };
+            return Some(format!(
+                "{} has detail per request and {} has not",
+                with.name, without.name
+            ));
+        }
+        if paired.pairs.iter().any(|(b, _)| b.key == key) {
+            return None;
+        }
+        let refused = paired.refused.first().map(|(what, why)| format!("{what}: {why}"));
+        Some(refused.unwrap_or_else(|| format!("{} and {}", base.name, new.name)))
+    })
 }
 
 fn of_intervals(
@@ -546,7 +671,7 @@ fn of_runs(
     bases: &[Loaded],
     confidence: Confidence,
 ) -> Assertion {
-    let subject = format!("{} runs against {}", news.len(), bases.len());
+    let subject = sides(news, bases);
     let values = |runs: &[Loaded]| -> Option<Vec<f64>> {
         runs.iter().map(|r| r.figure(key).map(|f| f.value)).collect()
     };
@@ -664,6 +789,7 @@ fn rows(all: &[Assertion], failed: &[Failed]) -> Vec<Vec<String>> {
 
 fn text(
     all: &[Assertion],
+    between: &[Between],
     failed: &[Failed],
     invalid: &[String],
     overall: Answer,
@@ -686,6 +812,15 @@ fn text(
     }
     if all.iter().any(|a| !a.checks.is_empty()) {
         writeln!(text, "\nindeterminate by a finding: `goodput report` says what to do about it")?;
+    }
+    if between.iter().any(|b| !b.findings.is_empty()) {
+        writeln!(text, "\nbetween this run and the base, as in `goodput diff`")?;
+    }
+    for b in between {
+        for f in &b.findings {
+            let (id, level, says) = (f.check.id, f.level, one_line(&f.says));
+            writeln!(text, "  {}: {id} {level}: {says}", b.subject)?;
+        }
     }
     if !failed.is_empty() {
         writeln!(text, "\nfailed, a miss of every limit and in no percentile")?;

@@ -73,12 +73,10 @@ impl Arguments {
         self.files.iter().cloned().chain(self.objectives.swallowed()).collect()
     }
 
-    /// Refuses to write over what is read, and to read a file twice for one time.
+    /// Refuses to write over what is read, and to read a file twice.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
         let files = self.files();
-        for of_one_time in [&files, &self.baseline] {
-            distinct_files(&of_one_time.iter().collect::<Vec<_>>(), "one run")?;
-        }
+        distinct_files(&files.iter().chain(&self.baseline).collect::<Vec<_>>(), "one run")?;
         let inputs: Vec<PathBuf> = files.into_iter().chain(self.baseline.clone()).collect();
         check_outputs(&inputs, &[("-o", output)])
     }
@@ -143,9 +141,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
     };
     let now = arguments.reading.load(&files, basis)?;
     let earlier = arguments.reading.load(&arguments.baseline, basis)?;
-    for of_one_time in [&now, &earlier] {
-        distinct_runs(&of_one_time.iter().collect::<Vec<_>>())?;
-    }
+    distinct_runs(&now.iter().chain(&earlier).collect::<Vec<_>>())?;
     let mut seen = sources.read(now, "", &slo)?;
     if !earlier.is_empty() {
         let earlier = sources.read(earlier, "baseline: ", &slo)?;

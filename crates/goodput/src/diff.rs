@@ -1,6 +1,5 @@
 //! `goodput diff`: is B better, or measured differently?
 
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -8,16 +7,13 @@ use anyhow::{Result, anyhow, bail};
 use metrics_core::compare::{Better, COMPLETED_SHARE, Change, Comparable};
 use metrics_core::format;
 use metrics_core::interval::Confidence;
-use metrics_core::tool_rules::Tool;
-use metrics_core::validity::compare::{PerToken, W13, definition_mismatch, regime_differs};
-use metrics_core::validity::content::warm_cache_between;
 use metrics_core::validity::{Facts, Finding, Level, Subject};
 use serde_json::{Map, Value, json};
 use serving_io::run::{RequestRate, Run};
 
 use crate::gate::{
     Basis, Loaded, Paired, Reading, affecting, affects, change_shown, changed, distinct_files,
-    distinct_runs, interval_shown, pair, prompts, shown, subjects,
+    distinct_runs, interval_shown, of_both, pair, shown, subjects,
 };
 use crate::output::{
     Format, check_outputs, csv_text, json_text, markdown_table, one_line, plain_table,
@@ -162,7 +158,6 @@ fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
         }
     }
     distinct_runs(&[base, new])?;
-    let has_requests = base.report.is_some() && new.report.is_some();
     let Paired { mut pairs, refused, under, same } = pair(base, new, basis);
     // Where nothing failed there is nothing to tell.
     pairs.retain(|(b, n)| b.key != COMPLETED_SHARE || b.value < 1.0 || n.value < 1.0);
@@ -172,11 +167,10 @@ fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
         }
         return Err(anyhow!("{} and {} have no figure in common", base.name, new.name));
     }
-    let mut found = of_both(base, new, has_requests);
-    if let Some(under) = under {
-        let note = W13.finding(Level::Note, under);
-        found.push(Found { side: Side::Both, finding: note });
-    }
+    let mut found: Vec<Found> = of_both(base, new, under)
+        .into_iter()
+        .map(|finding| Found { side: Side::Both, finding })
+        .collect();
     // What affects no figure of a comparison is said by `report`.
     let all: Vec<Subject> = pairs.iter().flat_map(|(b, _)| subjects(b.of, &b.key)).collect();
     for (side, run) in [(Side::Base, base), (Side::New, new)] {
@@ -204,42 +198,6 @@ fn compare(base: &Loaded, new: &Loaded, basis: Basis<'_>) -> Result<Compared> {
         });
     }
     Ok(Compared { rows, refused, findings: found, same })
-}
-
-/// What can only be seen from both runs together.
-fn of_both(base: &Loaded, new: &Loaded, has_requests: bool) -> Vec<Found> {
-    let mut found = Vec::new();
-    if has_requests {
-        // The figures are ours on both sides; what the tools print under one name may not be alike.
-        found.extend(per_token(base).zip(per_token(new)).and_then(|((a, of_a), (b, of_b))| {
-            let mut finding = definition_mismatch(a, b, true)?;
-            finding.says = format!("{of_a} against {of_b}: {}", finding.says);
-            Some(finding)
-        }));
-    }
-    found.extend(regime_differs(&base.facts, &new.facts));
-    found.extend(sent_in_both(&base.run, &new.run));
-    found.into_iter().map(|finding| Found { side: Side::Both, finding }).collect()
-}
-
-/// What the tool of a run calls its time per output token, and its definition.
-fn per_token(run: &Loaded) -> Option<(PerToken, String)> {
-    let tool = serving_io::stated::tool(&run.run)?;
-    let name = match tool {
-        Tool::Vllm | Tool::Sglang => "tpot",
-        Tool::Guidellm | Tool::InferencePerf => "time_per_output_token",
-        Tool::Aiperf => "inter_token_latency",
-        _ => return None,
-    };
-    Some((PerToken::named(tool.name(), name)?, format!("{} of {}", name, tool.title())))
-}
-
-/// W17: prompts of the new run that the base had sent, where both files tell prompts apart.
-fn sent_in_both(base: &Run, new: &Run) -> Option<Finding> {
-    let sent: HashSet<String> = prompts(base).into_iter().flatten().collect();
-    let prompts: Vec<String> = prompts(new).into_iter().flatten().collect();
-    let shared = prompts.iter().filter(|p| sent.contains(*p)).count();
-    warm_cache_between(shared as u64, prompts.len() as u64)
 }
 
 /// What is said where a side has no interval.

@@ -1,5 +1,6 @@
 //! What `check` and `diff` share: the runs of a command line with their reports.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -13,7 +14,9 @@ use metrics_core::report::{Input, Report, Settings};
 use metrics_core::slo::{Latency, SloSet};
 use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
-use metrics_core::tool_rules::{Topic, like_with_like};
+use metrics_core::tool_rules::{Tool, Topic, like_with_like};
+use metrics_core::validity::compare::{PerToken, W13, definition_mismatch, regime_differs};
+use metrics_core::validity::content::warm_cache_between;
 use metrics_core::validity::{Facts, Finding, Level, Subject, findings};
 use serving_io::run::{Run, Values};
 use serving_io::stated::{self, Of, Statistic};
@@ -130,7 +133,7 @@ pub fn distinct_runs(runs: &[&Loaded]) -> Result<()> {
 }
 
 /// The prompts of a run, as texts or hashes, where the file tells them apart.
-pub fn prompts(run: &Run) -> Vec<Option<String>> {
+fn prompts(run: &Run) -> Vec<Option<String>> {
     let column = ["prompt_hash", "prompt"].iter().find_map(|name| run.column(name));
     match column.map(|c| &c.values) {
         Some(Values::Text(texts)) => texts.clone(),
@@ -381,6 +384,43 @@ fn of_two_summaries(paired: &mut Paired, base: &Loaded, new: &Loaded) {
             Err(why) => paired.refuse(&b.title, why),
         }
     }
+}
+
+/// What can only be seen from both runs together; `under` is under whose rules they are compared.
+pub fn of_both(base: &Loaded, new: &Loaded, under: Option<String>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if base.report.is_some() && new.report.is_some() {
+        // The figures are ours on both sides; what the tools print under one name may not be alike.
+        found.extend(per_token(base).zip(per_token(new)).and_then(|((a, of_a), (b, of_b))| {
+            let mut finding = definition_mismatch(a, b, true)?;
+            finding.says = format!("{of_a} against {of_b}: {}", finding.says);
+            Some(finding)
+        }));
+    }
+    found.extend(regime_differs(&base.facts, &new.facts));
+    found.extend(sent_in_both(&base.run, &new.run));
+    found.extend(under.map(|under| W13.finding(Level::Note, under)));
+    found
+}
+
+/// What the tool of a run calls its time per output token, and its definition.
+fn per_token(run: &Loaded) -> Option<(PerToken, String)> {
+    let tool = serving_io::stated::tool(&run.run)?;
+    let name = match tool {
+        Tool::Vllm | Tool::Sglang => "tpot",
+        Tool::Guidellm | Tool::InferencePerf => "time_per_output_token",
+        Tool::Aiperf => "inter_token_latency",
+        _ => return None,
+    };
+    Some((PerToken::named(tool.name(), name)?, format!("{} of {}", name, tool.title())))
+}
+
+/// W17: prompts of the new run that the base had sent, where both files tell prompts apart.
+fn sent_in_both(base: &Run, new: &Run) -> Option<Finding> {
+    let sent: HashSet<String> = prompts(base).into_iter().flatten().collect();
+    let prompts: Vec<String> = prompts(new).into_iter().flatten().collect();
+    let shared = prompts.iter().filter(|p| sent.contains(*p)).count();
+    warm_cache_between(shared as u64, prompts.len() as u64)
 }
 
 /// What a figure is about, so that a finding can affect it.

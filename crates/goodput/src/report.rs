@@ -394,6 +394,10 @@ pub fn options(input_format: Option<&str>, map: &[String]) -> Result<Options> {
         .map(str::parse)
         .transpose()
         .map_err(|e: serving_io::IoError| anyhow!("--input-format: {e}"))?;
+    if let Some(item) = map.iter().find(|item| item.trim_end().ends_with(',')) {
+        let item = one_line(item);
+        bail!("--map {item}: ends in a comma, expected another FIELD=COLUMN behind it");
+    }
     let map = ColumnMap::parse(map_items(map).iter().map(String::as_str))
         .map_err(|e| anyhow!("--map: {e}"))?;
     Ok(Options { format, map })

@@ -164,9 +164,10 @@ fn every_row_is_reached_from_files() {
     let mut all: Vec<&str> = metrics_core::diagnosis::ROWS.iter().map(|r| r.id).collect();
     all.sort_unstable();
     assert_eq!(covered, all);
-    // A light load by itself shows nothing.
+    // A light load beside another one like it shows nothing.
+    let twin = f.simulate("twin.jsonl", (60, 1.01), |_| (100, 20), &[]);
     let nothing =
-        fired(&[&light, b[0], b[1], "--baseline", &light, "--goodput", "ttft:200", "tpot:50"]);
+        fired(&[&light, b[0], b[1], "--baseline", &twin, "--goodput", "ttft:200", "tpot:50"]);
     assert!(nothing.is_empty(), "{nothing:?}");
 }
 

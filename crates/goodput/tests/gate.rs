@@ -361,3 +361,97 @@ fn summaries_of_other_loads_are_said_to_differ() {
     assert!(text.contains("differs  mean input tokens: 100 and 150\n"), "{text}");
     assert!(text.contains("W36 warn  prompts of 100 and 150 tokens\n"), "{text}");
 }
+
+/// `check --base` says as `diff` does that the base is another workload, and decides nothing on TTFT,
+/// alone and with repeated runs; the rate, which W36 leaves alone, is still decided.
+#[test]
+fn a_base_of_another_workload_decides_nothing_on_ttft() {
+    let dir = folder();
+    for (seed, name, input) in
+        [(21, "long.csv", 5000), (22, "long2.csv", 5000), (23, "new.csv", 10), (24, "new2.csv", 10)]
+    {
+        let mut text = String::new();
+        for (i, line) in log(seed, 2000, 1.0).lines().enumerate() {
+            let cell = if i == 0 { "input_tokens".to_owned() } else { input.to_string() };
+            writeln!(text, "{line},{cell}").unwrap();
+        }
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let gate = ["--no-regress", "ttft_p50=10%,request_throughput=10%"];
+    let one =
+        run_in(dir.path(), &[&["check", "new.csv", "--base", "long.csv"], &gate[..]].concat());
+    insta::assert_snapshot!("check_other_workload", one);
+    let several = ["check", "new.csv", "new2.csv", "--base", "long.csv", "long2.csv"];
+    let all = run_in(dir.path(), &[&several[..], &gate, &["--format", "json"]].concat());
+    let value: serde_json::Value =
+        serde_json::from_str(all.rsplit_once("exit").unwrap().0).unwrap();
+    assert_eq!(value["result"], "indeterminate");
+    assert_eq!(value["assertions"][0]["findings"], serde_json::json!(["W36"]));
+    assert_eq!(value["assertions"][1]["answer"], "pass");
+    let between = value["findings_between_runs"].as_array().unwrap();
+    assert_eq!(
+        (&between[0]["id"], &between[0]["run"]),
+        (&"W36".into(), &"2 runs against 2".into())
+    );
+}
+
+/// 60 requests, each with a TTFT of at least 100 ms: one miss disproves 100 %, 0 % is always met, and
+/// no run, however long, proves 100 %.
+#[test]
+fn all_requests_and_none_are_decided_by_what_they_mean() {
+    let dir = folder();
+    std::fs::write(dir.path().join("sixty.csv"), log(31, 60, 1.0)).unwrap();
+    let check = |slo: &str| run_in(dir.path(), &["check", "sixty.csv", "--slo", slo]);
+    for (slo, code) in [("ttft<0ms @ 100%", 1), ("ttft<0ms @ 0%", 0), ("ttft<1s @ 100%", 3)] {
+        let text = check(slo);
+        assert!(text.ends_with(&format!("exit {code}\n")), "{slo}: {text}");
+        assert!(!text.contains("run longer"), "{slo}: {text}");
+    }
+    let all =
+        run_in(dir.path(), &["check", "sixty.csv", "--slo", "ttft<150ms", "--attainment", "100%"]);
+    assert!(all.ends_with("exit 1\n"), "{all}");
+    let says = check("ttft<1s @ 100%");
+    assert!(says.contains("one miss disproves 100 %, and no finite run proves it"), "{says}");
+}
+
+/// What has no effect, or is one thing twice, is said.
+#[test]
+fn options_without_an_effect_are_said() {
+    let dir = folder();
+    let last = |arguments: &[&str]| {
+        let text = run_in(dir.path(), arguments);
+        text.lines().map(str::to_owned).collect::<Vec<_>>().join("|")
+    };
+    let said = [
+        last(&["check", "old.csv", "--slo", "ttft<1s @ 99%", "--percentile", "nearest-rank"]),
+        last(&["report", "old.csv", "--map", "ttft_ms=ttft_ms,"]),
+        last(&["diagnose", "old.csv", "--baseline", "old.csv", "--goodput", "ttft:200"]),
+    ];
+    insta::assert_snapshot!("without_effect", said.join("\n"));
+}
+
+/// Repeated runs are compared like with like too: the E2E of vLLM ends at the last token, that of
+/// inference-perf at the end of the stream, and a log is not a summary.
+#[test]
+fn repeated_runs_of_two_tools_are_not_mixed() {
+    let dir = folder();
+    for (name, tool, ms) in [
+        ("a.json", "vllm", 120.0),
+        ("b.json", "vllm", 121.0),
+        ("c.json", "inference-perf", 120.0),
+        ("d.json", "inference-perf", 121.0),
+    ] {
+        std::fs::write(dir.path().join(name), summary(tool, ms)).unwrap();
+    }
+    let seen = |files: [&str; 4]| {
+        let [a, b, c, d] = files;
+        let gate = ["check", a, b, "--base", c, d, "--no-regress", "e2e_p50=50%"];
+        let text = run_in(dir.path(), &gate);
+        assert!(text.ends_with("exit 3\n"), "{text}");
+        text.lines().find(|l| l.contains("not compared")).unwrap().trim().to_owned()
+    };
+    let tools = seen(["a.json", "b.json", "c.json", "d.json"]);
+    assert!(tools.starts_with("not compared: E2E"), "{tools}");
+    let kinds = seen(["old.csv", "same.csv", "a.json", "b.json"]);
+    assert_eq!(kinds, "not compared: old.csv has detail per request and a.json has not");
+}

@@ -254,6 +254,22 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Whether at least the share `target` of all requests meets a limit, from the interval of that
+    /// share and whether one request is known to miss it.
+    ///
+    /// 0 is always met. One miss disproves 1, and nothing finite proves it.
+    #[must_use]
+    pub fn of_share(target: f64, one_missed: bool, interval: Option<&Interval>) -> Self {
+        let (low, high) = interval.map_or((None, None), |i| (i.low, i.high));
+        match (low, high) {
+            _ if target <= 0.0 => Self::Holds,
+            _ if 1.0 <= target && one_missed => Self::Missed,
+            (Some(low), _) if target <= low => Self::Holds,
+            (_, Some(high)) if high < target => Self::Missed,
+            _ => Self::Indeterminate,
+        }
+    }
+
     /// The answer in a word, as reports and files say it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -679,16 +695,18 @@ impl Goodput {
         });
         let targets = limits.filter_map(|(slo, at)| {
             let unknown = tally.lack(slo.limit().latency);
-            let observed = match slo {
+            let (observed, answer) = match slo {
                 Slo::PerRequest(_) => return None,
-                Slo::Attainment { .. } => {
-                    let (met, _) = at.and_then(|i| c.limits.get(i)).copied()?;
-                    slo_attainment(met, c.completed, c.misses).ok().filter(|_| unknown == 0)
+                Slo::Attainment { target, .. } => {
+                    let (met, known) = at.and_then(|i| c.limits.get(i)).copied()?;
+                    let share = slo_attainment(met, c.completed, c.misses).ok();
+                    let one_missed = 0 < c.misses || met < known;
+                    (share.filter(|_| unknown == 0), Answer::of_share(*target, one_missed, None))
                 }
-                Slo::Percentile { .. } => tally.percentile(slo, settings),
+                Slo::Percentile { .. } => (tally.percentile(slo, settings), Answer::Indeterminate),
             };
             let interval = Err(NoInterval::Sketched.to_string());
-            Some(Target { slo: *slo, observed, interval, answer: Answer::Indeterminate })
+            Some(Target { slo: *slo, observed, interval, answer })
         });
         Self::of(c, settings, window, Err(NoInterval::Sketched), targets.collect())
     }
@@ -809,11 +827,8 @@ fn target(slo: &Slo, asked: &Asked<'_>) -> Option<Target> {
             };
             let observed = slo_attainment(met, completed.len() as u64, asked.misses()).ok();
             let observed = observed.filter(|_| unknown == 0);
-            let answer = answer(&interval, |low, high| match (low, high) {
-                (Some(low), _) if *target <= low => Answer::Holds,
-                (_, Some(high)) if high < *target => Answer::Missed,
-                _ => Answer::Indeterminate,
-            });
+            let one_missed = 0 < asked.misses() || met < known as u64;
+            let answer = Answer::of_share(*target, one_missed, interval.as_ref().ok());
             Some(Target { slo: *slo, observed, interval, answer })
         }
         Slo::Percentile { p, .. } => {

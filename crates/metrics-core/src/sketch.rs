@@ -42,6 +42,17 @@ impl Scale {
             Self::One => 1.0,
         }
     }
+
+    /// The largest sample.
+    const fn largest(self) -> f64 {
+        LARGEST_UNITS / self.per_one()
+    }
+
+    /// A sample between 0 and the largest in whole units.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+    fn units(self, value: f64) -> u64 {
+        (value * self.per_one()).round() as u64
+    }
 }
 
 /// Samples of one quantity in bounded memory.
@@ -91,11 +102,8 @@ impl Sketch {
     ///
     /// [`Error::TooSmall`] below 0, [`Error::TooLarge`] beyond what a bucket can count.
     pub fn record(&mut self, value: f64) -> Result<()> {
-        let per_one = self.scale.per_one();
-        let value = within("a sample of a sketch", value, 0.0, LARGEST_UNITS / per_one)? + 0.0;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-        let units = (value * per_one).round() as u64;
-        self.counts.record(units).map_err(|e| broken(&e))?;
+        let value = within("a sample of a sketch", value, 0.0, self.scale.largest())? + 0.0;
+        self.counts.record(self.scale.units(value)).map_err(|e| broken(&e))?;
         self.sum.add(value);
         let (low, high) = self.range.unwrap_or((value, value));
         self.range = Some((low.min(value), high.max(value)));
@@ -182,6 +190,45 @@ impl Sketch {
     }
 }
 
+/// Checks of a sketch that was read.
+impl Sketch {
+    /// The scale of its buckets.
+    pub(crate) fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// Whether the smallest and largest sample lie in the first and last bin.
+    fn holds_its_range(&self) -> bool {
+        let Some((low, high)) = self.range else { return true };
+        if self.scale.largest() < high {
+            return false;
+        }
+        let mut bins = self.counts.iter_recorded().map(|b| b.value_iterated_to());
+        let first = bins.next();
+        let last = bins.last().or(first);
+        let in_bin = |bin: Option<u64>, value: f64| {
+            bin.is_some_and(|bin| self.counts.equivalent(bin, self.scale.units(value)))
+        };
+        in_bin(first, low) && in_bin(last, high)
+    }
+
+    /// Whether the sum is one that samples in these bins can have.
+    fn holds_its_sum(&self) -> bool {
+        let per_one = self.scale.per_one();
+        let bound = |of: fn(&Histogram<u64>, u64) -> u64, beside: f64| {
+            sum(self.counts.iter_recorded().map(|b| {
+                let value = of(&self.counts, b.value_iterated_to()) as f64 + beside;
+                value.max(0.0) * b.count_since_last_iteration() as f64 / per_one
+            }))
+        };
+        // A sample is rounded to whole units before it falls into a bin.
+        let low = bound(Histogram::lowest_equivalent, -0.5);
+        let high = bound(Histogram::highest_equivalent, 0.5);
+        let (least, most) = (low * (1.0 - 1e-9), high * (1.0 + 1e-9));
+        (least..=most).contains(&self.sum.value())
+    }
+}
+
 /// What the histogram says, which no input that was checked before can make it say.
 fn broken(e: &dyn std::fmt::Display) -> Error {
     Error::Contradiction { what: format!("a sketch cannot count further: {e}") }
@@ -219,7 +266,13 @@ impl TryFrom<Wire> for Sketch {
             return wrong("the sketch has another number of digits");
         }
         let mut sketch = Self::new(wire.unit)?;
+        let mut last = None;
         for (value, count) in wire.counts {
+            let bucket = sketch.counts.lowest_equivalent(value);
+            if bucket != value || count == 0 || last.is_some_and(|last| value <= last) {
+                return wrong("the sketch's bins are not ascending, each once");
+            }
+            last = Some(value);
             sketch.counts.record_n(value, count).map_err(|e| broken(&e))?;
         }
         sketch.sum = wire.sum;
@@ -230,6 +283,12 @@ impl TryFrom<Wire> for Sketch {
             }
             _ => return wrong("the sketch's range does not fit its counts"),
         };
+        if !sketch.holds_its_range() {
+            return wrong("the sketch's range does not fit its counts");
+        }
+        if !sketch.holds_its_sum() {
+            return wrong("the sketch's sum does not fit its counts");
+        }
         Ok(sketch)
     }
 }
@@ -310,12 +369,12 @@ impl TryFrom<Vec<(usize, String)>> for ExactSum {
                 let what = format!("`{text}` in bin {bin} is no part of a sum");
                 return Err(Error::Contradiction { what });
             };
-            if bins.len() <= bin {
-                bins.resize(bin + 1, 0);
+            if bin < bins.len() || count == 0 {
+                let what = format!("bin {bin} of a sum is empty, or not in ascending order");
+                return Err(Error::Contradiction { what });
             }
-            if let Some(slot) = bins.get_mut(bin) {
-                *slot = count;
-            }
+            bins.resize(bin, 0);
+            bins.push(count);
         }
         Ok(Self { bins })
     }

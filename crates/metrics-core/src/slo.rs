@@ -382,7 +382,22 @@ impl FromStr for SloSet {
 
     /// Reads objectives separated by commas.
     fn from_str(s: &str) -> Result<Self> {
-        let items: Result<Vec<Slo>> = s.split(',').map(|part| part.trim().parse()).collect();
+        let parts: Vec<&str> = s.split(',').map(str::trim).collect();
+        let items: Result<Vec<Slo>> = parts.iter().map(|part| part.parse()).collect();
+        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+        let decimal = parts.windows(2).any(|pair| match pair {
+            [a, b] => digit(a.chars().last()) && digit(b.chars().next()),
+            _ => false,
+        });
+        if items.is_err() && decimal {
+            return Err(Error::Grammar {
+                what: "SLO",
+                text: s.to_owned(),
+                expected:
+                    "commas stand between objectives; the decimal sign is a point, as in 1.5s"
+                        .to_owned(),
+            });
+        }
         Self::new(items?)
     }
 }
@@ -528,6 +543,10 @@ mod tests {
     fn a_limit_without_a_unit_shows_both_readings() {
         let say = |s: &str| s.parse::<SloSet>().unwrap_err().to_string();
         assert_eq!(say("ttft<200"), "SLO `ttft<200`: a number needs a unit, write 200ms or 200s");
+        assert_eq!(
+            say("ttft<1,5s"),
+            "SLO `ttft<1,5s`: commas stand between objectives; the decimal sign is a point, as in 1.5s"
+        );
         assert_eq!(say("ttff<2s"), "SLO `ttff<2s`: unknown latency `ttff`, use ttft, tpot or e2e");
         // Found by fuzzing: a line end in the name went into the message as it was.
         assert!(!say("ttf\nf<2s").contains('\n'));

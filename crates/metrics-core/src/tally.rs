@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, LARGEST, Result, within};
 use crate::report::{Distribution, Figure, Figures, PERCENTILES, Settings};
 use crate::sketch::{ExactSum, Scale, Sketch};
 use crate::slo::{Judgement, Latency, Slo, SloSet};
@@ -126,6 +126,13 @@ impl Tokens {
         let Some(n) = n else { return Ok(()) };
         self.sum = added(self.sum, n)?;
         self.lengths.record(n as f64)
+    }
+
+    /// Whether the sum is that of the lengths.
+    fn fit(&self) -> bool {
+        let (exact, sum) = (self.lengths.sum(), self.sum as f64);
+        // Both round the same whole numbers, beyond 2^53 in another order.
+        self.lengths.scale() == Scale::One && (exact - sum).abs() <= 1e-12 * exact.max(sum)
     }
 
     fn merge(&mut self, other: &Self) -> Result<()> {
@@ -318,13 +325,58 @@ impl Tally {
             && within_completed(self.stays_n)
             && self.latency.len() == ROWS.len()
             && within_completed(self.output.lengths.n())
-            && within_completed(self.input.lengths.n());
+            && within_completed(self.input.lengths.n())
+            && self.latency.iter().all(|s| s.scale() == Scale::Picosecond)
+            && [&self.output, &self.input].iter().all(|tokens| tokens.fit())
+            && c.good_tokens <= self.output.sum
+            && self.stays_fit()
+            && self.rows_fit(completed, slo);
         if !fits {
             let what = "its counts do not fit each other".to_owned();
             return Err(Error::Contradiction { what });
         }
+        for at in [self.first_arrival_s, self.last_end_s].into_iter().flatten() {
+            within("an instant of the run", at, 0.0, LARGEST)?;
+        }
+        if let (Some(first), Some(last)) = (self.first_arrival_s, self.last_end_s)
+            && last < first
+        {
+            let what = format!("its last end at {last} s is before its first arrival at {first} s");
+            return Err(Error::Contradiction { what });
+        }
         self.slo = slo.clone();
         Ok(self)
+    }
+
+    /// Whether the stays are those of completed requests with an end: all of them, or some.
+    fn stays_fit(&self) -> bool {
+        let e2e = ROWS.iter().zip(&self.latency).find(|(name, _)| **name == "e2e");
+        let (n, all) = e2e.map_or((0, 0.0), |(_, s)| (s.n(), s.sum()));
+        let stays = self.stays.value();
+        match self.stays_n {
+            0 => stays == 0.0,
+            k if k == n => (stays - all).abs() <= 1e-9 * all,
+            k => k < n && stays <= all * (1.0 + 1e-9),
+        }
+    }
+
+    /// Whether each row that has one sample a request has at most the completed ones, and as many as
+    /// the limits on it know of.
+    fn rows_fit(&self, completed: u64, slo: &SloSet) -> bool {
+        let one_each = |name: &str| !matches!(name, "itl" | "inter_chunk_gap");
+        let rows = || ROWS.iter().zip(&self.latency);
+        let tpot = |name: &str| if name == "tpot" { self.one_token } else { 0 };
+        let known = slo.limits().zip(&self.objectives.limits).all(|(limit, &(_, known))| {
+            // An answer of one token has a TPOT of 0 by definition, which is in no sketch.
+            let name = limit.latency.name();
+            rows()
+                .filter(|(row, _)| **row == name)
+                .all(|(_, s)| s.n() <= known && known <= s.n().saturating_add(tpot(name)))
+        });
+        known
+            && rows()
+                .filter(|(name, _)| one_each(name))
+                .all(|(name, s)| s.n().checked_add(tpot(name)).is_some_and(|n| n <= completed))
     }
 
     /// How many requests there are.

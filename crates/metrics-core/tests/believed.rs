@@ -176,6 +176,27 @@ fn a_window_shorter_than_its_requests_is_not_believed() {
     assert_eq!((of(6.4), of(60.0)), (None, None));
 }
 
+/// Three completed, one without an end: 0.5 and 0.5 s of the other two lie in a window of 0.5 s, so
+/// that two are in flight, on average and at the peak.
+#[test]
+fn a_request_without_an_end_is_neither_in_the_mean_nor_at_the_peak() {
+    let known = |id: &str, ttft| TimelineFields {
+        id: id.to_owned(),
+        arrival: Some(Instant::Seconds(0.0)),
+        ttft,
+        e2e: Some(0.5),
+        ..TimelineFields::default()
+    };
+    let open = TimelineFields { e2e: None, ..known("c", Some(0.1)) };
+    let run: Vec<RequestTimeline> = [known("a", Some(0.1)), known("b", None), open]
+        .into_iter()
+        .map(|fields| RequestTimeline::new(fields).unwrap())
+        .collect();
+    let (facts, found) = judged(&run, |_| {});
+    assert_eq!((facts.stays_in_flight, facts.peak_in_flight), (Some(2.0), Some(2)));
+    assert!(!ids(&found).contains(&"W38"), "{found:?}");
+}
+
 /// What a reader found to disagree reaches the verdict.
 #[test]
 fn counts_that_disagree_are_a_finding() {

@@ -27,7 +27,7 @@
 //! | `metadata.x_request_id` | the request's name | id |
 //! | `metadata.session_num`, `turn_index`, `agent_depth` | which conversation, which turn | columns of these names |
 //! | `metadata.conversation_id`, `x_correlation_id`, `root_correlation_id`, `worker_id`, `record_processor_id` | who | columns of these names |
-//! | `metadata.phase_name`, `phase_index`, `benchmark_phase` | warm-up or profiling | one [`Run`] each; [`Declared::label`](crate::run::Declared::label) where there are several |
+//! | `metadata.phase_name`, `phase_index`, `benchmark_phase` | `warmup` or `profiling`, and its name | warm-up is left out (note `warm-up-left-out`); one [`Run`] for each other phase; [`Declared::label`](crate::run::Declared::label) where there are several |
 //! | `metadata.was_cancelled` | the client gave it up | outcome |
 //! | `metadata.context_overflow_skip` | it was never sent | left out, and counted in a note |
 //! | `metrics.time_to_first_token` | sending to the first chunk with content | TTFT |

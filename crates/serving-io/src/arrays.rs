@@ -1,13 +1,13 @@
 //! What the readers of results with parallel arrays share: one request out of the arrays, whether
 //! it completed, what its gaps are, and whether the file agrees with itself.
 
-use metrics_core::Outcome;
-use metrics_core::format::things;
+use metrics_core::format::{things, value};
+use metrics_core::{Outcome, RequestTimeline};
 
 use crate::document::Document;
 use crate::error::{IoError, Place, Result, input_of};
 use crate::rows::note_gap_kind;
-use crate::run::Run;
+use crate::run::{Run, Values};
 
 /// The common length of the arrays per request, if there are any.
 pub(crate) fn parallel(at: &Place, d: &Document) -> Result<Option<usize>> {
@@ -160,8 +160,13 @@ pub(crate) fn note_cut(cut: usize, run: &mut Run) {
     }
 }
 
-/// Compares the file's counts with its requests; `tokens` is what their output tokens add up to.
-pub(crate) fn check_counts(run: &mut Run, tokens: Option<u64>) {
+/// How far a stated mean may lie from that of the requests, as a share of the larger: tools differ
+/// by less in what they leave out and round.
+const MEAN_TOLERANCE: f64 = 0.1;
+
+/// Compares the file's counts and its mean TTFT with its requests; `tokens` is what their output
+/// tokens add up to, `input_tokens` their prompts where the file counts both alike.
+pub(crate) fn check_counts(run: &mut Run, tokens: Option<u64>, input_tokens: Option<u64>) {
     if !run.has_requests() {
         return;
     }
@@ -177,20 +182,65 @@ pub(crate) fn check_counts(run: &mut Run, tokens: Option<u64>) {
             differ.push(format!("`{name}` says {stated}, the requests {found}"));
         }
     }
-    if let (Some(stated), Some(found)) = (run.counts.total_output_tokens, tokens)
-        && stated != found
+    for (name, stated, found) in [
+        ("total_input_tokens", run.counts.total_input_tokens, input_tokens),
+        ("total_output_tokens", run.counts.total_output_tokens, tokens),
+    ] {
+        if let (Some(stated), Some(found)) = (stated, found)
+            && stated != found
+        {
+            differ.push(format!("`{name}` says {stated}, the requests {found}"));
+        }
+    }
+    // A data set may have fewer prompts than asked for, and never more.
+    let sent = run.timelines.len() as u64;
+    if let Some(asked) = run.declared.num_prompts.filter(|&asked| asked < sent) {
+        differ.push(format!("`num_prompts` says {asked}, and {sent} were sent"));
+    }
+    if let (Some(stated), Some(found)) = (run.stated.get(MEAN_TTFT), mean_ttft_ms(run))
+        && MEAN_TOLERANCE * stated.max(found) < (stated - found).abs()
     {
-        differ.push(format!("`total_output_tokens` says {stated}, the requests {found}"));
+        let (stated, found) = (value(stated), value(found));
+        differ.push(format!("`{MEAN_TTFT}` says {stated}, the requests {found}"));
     }
     if !differ.is_empty() {
         run.note("counts-disagree", &["request_throughput", "goodput"], differ.join("; "));
     }
 }
 
+/// The key of the mean TTFT, in ms.
+const MEAN_TTFT: &str = "mean_ttft_ms";
+
+/// Mean TTFT of the completed requests in ms, as the tool wrote them, if each is known.
+fn mean_ttft_ms(run: &Run) -> Option<f64> {
+    let written = run.column("ttft_as_written_s").map(|c| &c.values);
+    let (mut sum, mut n) = (0.0, 0_u64);
+    for (i, t) in run.timelines.iter().enumerate() {
+        if t.outcome() != Outcome::Completed {
+            continue;
+        }
+        sum += match written {
+            Some(Values::Number(values)) => values.get(i).copied().flatten()?,
+            _ => t.ttft()?.get(),
+        };
+        n += 1;
+    }
+    (0 < n).then(|| 1e3 * sum / n as f64)
+}
+
+/// The input tokens of all completed requests, if each count is known.
+pub(crate) fn asked_tokens(run: &Run) -> Option<u64> {
+    sum_completed(run, RequestTimeline::input_tokens)
+}
+
 /// The output tokens of all completed requests, if each count is known.
 pub(crate) fn answered_tokens(run: &Run) -> Option<u64> {
+    sum_completed(run, RequestTimeline::output_tokens)
+}
+
+fn sum_completed(run: &Run, of: impl Fn(&RequestTimeline) -> Option<u64>) -> Option<u64> {
     run.timelines
         .iter()
         .filter(|t| t.outcome() == Outcome::Completed)
-        .try_fold(0_u64, |sum, t| sum.checked_add(t.output_tokens()?))
+        .try_fold(0_u64, |sum, t| sum.checked_add(of(t)?))
 }

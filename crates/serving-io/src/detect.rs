@@ -43,6 +43,7 @@ use crate::prometheus::Prometheus;
 use crate::rows::Stream;
 use crate::run::Run;
 use crate::sglang::Sglang;
+use crate::stated;
 use crate::tables::KnownTable;
 use crate::timeline::Timelines;
 use crate::vllm::Vllm;
@@ -266,6 +267,7 @@ fn read_input(name: &str, input: Input, options: &Options) -> Result<ReadFile> {
     let reader = reader_for(&input, options)?;
     let compression = input.compression;
     let runs = reader.read(input, options)?;
+    runs.iter().try_for_each(|run| stated::check(name, run))?;
     Ok(ReadFile { name: name.to_owned(), format: reader.format(), compression, runs })
 }
 
@@ -300,6 +302,7 @@ pub fn stream(
     let reader = reader_for(&input, options)?;
     let compression = input.compression;
     let runs = reader.stream(input, options, to)?;
+    runs.iter().try_for_each(|run| stated::check(name, run))?;
     Ok(ReadFile { name: name.to_owned(), format: reader.format(), compression, runs })
 }
 

@@ -390,12 +390,22 @@ pub(crate) fn note_not_finite(run: &mut Run, keys: &[String]) {
     }
 }
 
+/// Whether a document is a result: it has requests, a count of them, or a figure of its tool.
+pub(crate) fn holds_result(run: &Run, is_figure: impl Fn(&str) -> bool) -> bool {
+    run.has_requests()
+        || run.counts.completed.is_some()
+        || run.stated.iter().any(|(key, _)| is_figure(key))
+}
+
+/// What a duration should be; the bound is that of every quantity.
+pub(crate) const DURATION: &str = "a number of seconds above 0 and at most 1e100";
+
 /// How long the run took, by its key `duration`.
 pub(crate) fn duration(at: &Place, value: &Value) -> Result<Option<RunDuration>> {
     if value.is_null() {
         return Ok(None);
     }
-    let wrong = || wrong(at, "duration", value, "a number of seconds above 0");
+    let wrong = || wrong(at, "duration", value, DURATION);
     let x = value.as_f64().filter(|x| 0.0 < *x).ok_or_else(wrong)?;
     let value = Seconds::named("duration", x).map_err(|_| wrong())?;
     Ok(Some(RunDuration { value, from: "`duration`: first send to last answer" }))

@@ -757,9 +757,13 @@ impl JsonRows {
         let spot = Spot::line(name, line);
         let object = json::object(name, line, text)?;
         let mut cells: Cells<'_> = std::array::from_fn(|_| None);
+        let mut new: Vec<&str> = Vec::new();
         for (key, value) in &object.0 {
             if !self.fields.contains_key(key.as_ref()) {
                 let fields = fields_of_key(&mut self.slots, self.by_name, spot, key)?;
+                if self.by_name && fields.is_empty() {
+                    new.push(key);
+                }
                 self.fields.insert(key.to_string(), fields);
                 self.keys.push(key.to_string());
             }
@@ -767,6 +771,14 @@ impl JsonRows {
                 if cells[field.slot()].replace(Cell::Json(value)).is_some() {
                     return Err(IoError::Repeated { at: spot.key(key).place() });
                 }
+            }
+        }
+        // A field that other rows have, and this one under a name that is nearly its own; one that no
+        // row has is looked for when all names are known.
+        for key in new {
+            let elsewhere = |f: Field| cells[f.slot()].is_some() || self.slots.get(f).is_none();
+            if let Some(meant) = nearly(key, elsewhere) {
+                return Err(IoError::Misspelt { at: spot.key(key).place(), meant });
             }
         }
         let row = RowReader { row: spot, slots: &self.slots, cells: &cells };

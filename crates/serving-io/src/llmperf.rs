@@ -134,6 +134,10 @@ fn summary(at: &Place, keys: Map<String, Value>, run: &mut Run) -> Result<()> {
         }
     }
     document::note_not_finite(run, &not_finite);
+    if !document::holds_result(run, |key| key.starts_with("results_")) {
+        let expected = "the requests or figures of an llmperf result";
+        return Err(IoError::NoRequests { at: Box::new(at.clone()), expected });
+    }
     run.lacks("ttft per request", DETAIL);
     run.lacks("e2e latency per request", DETAIL);
     run.lacks("output tokens and tpot per request", DETAIL);

@@ -124,6 +124,11 @@ impl<'a> Node<'a> {
         self.document.line_of(raw.get(), (self.at, self.line))
     }
 
+    /// Its own text.
+    pub(crate) fn source(&self) -> &'a str {
+        self.at
+    }
+
     /// The keys that lead to it.
     pub(crate) fn path(&self) -> &str {
         &self.path

@@ -125,7 +125,10 @@ impl Partial {
             kind: String,
             schema_version: u64,
         }
-        let v: Version = serde_json::from_slice(bytes).map_err(|_| {
+        let v: Version = serde_json::from_slice(bytes).map_err(|e| {
+            if e.is_eof() && bytes.trim_ascii_start().starts_with(b"{") {
+                return wrong(name, "ends in the middle of a JSON object: is it truncated?");
+            }
             wrong(name, "is no partial result: write one with `goodput report LOG --partial FILE`")
         })?;
         if v.kind != KIND || v.schema_version != SCHEMA_VERSION {
@@ -141,6 +144,15 @@ impl Partial {
         let requests = partial.shards.iter().try_fold(0_u64, |n, s| n.checked_add(s.requests));
         if requests != Some(tally.requests()) {
             return Err(wrong(name, "is damaged: its shards and its counts do not fit"));
+        }
+        let damaged = |what: String| Err(wrong(name, format!("is damaged: {what}")));
+        let known = |d: &f64| 0.0 < *d && Seconds::new(*d).is_ok();
+        if let Some(d) = partial.durations_s.iter().flatten().find(|d| !known(d)) {
+            let d = plain(*d);
+            return damaged(format!("a duration of {d} s, expected one above 0 and at most 1e100"));
+        }
+        if !is_clock(&partial.clock) {
+            return damaged(format!("`{}` is no clock", shown(&partial.clock)));
         }
         Ok(Self { tally, ..partial })
     }
@@ -293,6 +305,24 @@ fn clock(clock: Clock) -> String {
         Clock::RunStart { epoch_s: None } => "run start".to_owned(),
         Clock::RunStart { epoch_s: Some(epoch) } => format!("run start at {} s", plain(epoch)),
         Clock::Epoch => "epoch".to_owned(),
+    }
+}
+
+/// Whether a clock can be so called.
+fn is_clock(name: &str) -> bool {
+    let epoch = name.strip_prefix("run start at ").and_then(|rest| rest.strip_suffix(" s"));
+    let epoch = epoch.map(str::parse::<f64>);
+    match epoch {
+        Some(epoch) => epoch.is_ok_and(|x| clock(Clock::RunStart { epoch_s: Some(x) }) == name),
+        None => [
+            Clock::Unknown,
+            Clock::Unspecified,
+            Clock::Monotonic,
+            Clock::RunStart { epoch_s: None },
+            Clock::Epoch,
+        ]
+        .iter()
+        .any(|&c| clock(c) == name),
     }
 }
 

@@ -16,8 +16,11 @@
 //! GuideLLM's `time_per_output_token` holds the prefill and llmperf's `inter_token_latency` the
 //! TTFT: neither is one of ours, so neither is read.
 
+use metrics_core::error::LARGEST;
+use metrics_core::format::plain;
 use metrics_core::tool_rules::Tool;
 
+use crate::error::{IoError, Place, Result};
 use crate::run::Run;
 
 /// What a stated figure measures.
@@ -102,17 +105,51 @@ pub fn figures(run: &Run) -> Vec<Figure<'_>> {
         return Vec::new();
     }
     let tool = tool(run);
-    let pilot = run.tool.name.contains("LLM-Pilot");
+    let pilot = is_pilot(run);
     let mut all: Vec<Figure<'_>> = Vec::new();
     for (name, stated) in run.stated.iter() {
         let Some((of, statistic, per)) = named(tool, pilot, name) else { continue };
         let value = stated / per;
         let is_new = all.iter().all(|f| f.of != of || f.statistic != statistic);
-        if is_new && value.is_finite() && 0.0 <= value {
+        if is_new && (0.0..=LARGEST).contains(&value) {
             all.push(Figure { name, of, statistic, value, per });
         }
     }
     all
+}
+
+/// Refuses times, rates and counts that no run can have.
+///
+/// # Errors
+///
+/// [`IoError::Value`] with the key of a figure that is known and negative, or above
+/// [`LARGEST`] in seconds or per second.
+pub(crate) fn check(file: &str, run: &Run) -> Result<()> {
+    if run.server.is_some() {
+        return Ok(());
+    }
+    let (tool, pilot) = (tool(run), is_pilot(run));
+    for (name, stated) in run.stated.iter() {
+        let Some((of, statistic, per)) = named(tool, pilot, name) else { continue };
+        if (0.0..=LARGEST).contains(&(stated / per)) {
+            continue;
+        }
+        let what = match (statistic, of) {
+            (Statistic::Count, _) => "a count",
+            (_, Of::Ttft | Of::Tpot | Of::Itl | Of::E2e) => "a time",
+            _ => "a rate",
+        };
+        return Err(IoError::Value {
+            at: Box::new(Place::line(file, run.line).key(name)),
+            found: plain(stated),
+            expected: format!("{what} of at least 0 and at most {:e}", per * LARGEST),
+        });
+    }
+    Ok(())
+}
+
+fn is_pilot(run: &Run) -> bool {
+    run.tool.name.contains("LLM-Pilot")
 }
 
 /// Rates under their whole names, with what divides them into those per second.

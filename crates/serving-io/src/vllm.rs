@@ -63,8 +63,8 @@ use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 use serde_json::Value;
 
 use crate::arrays::{
-    Row, answered_tokens, check_counts, gaps_look_per_token, key_of, note_cut, note_gaps,
-    note_no_tokens, note_several_chunks, parallel,
+    Row, answered_tokens, asked_tokens, check_counts, gaps_look_per_token, key_of, note_cut,
+    note_gaps, note_no_tokens, note_several_chunks, parallel,
 };
 use crate::detect::{Format, Options, Reader};
 use crate::document::{self, Document, duration};
@@ -196,12 +196,12 @@ fn run(file: &str, line: u64, mut d: Document) -> Result<Run> {
         age: Some(age(&d, &run).to_owned()),
     };
     requests(&at, &d, &mut run)?;
-    if !run.has_requests() && run.stated.is_empty() && run.counts.completed.is_none() {
+    if !document::holds_result(&run, is_figure) {
         let expected = "the counts, figures or arrays of a `vllm bench serve` result";
         return Err(IoError::NoRequests { at: Box::new(at), expected });
     }
-    let tokens = answered_tokens(&run);
-    check_counts(&mut run, tokens);
+    let (tokens, input) = (answered_tokens(&run), asked_tokens(&run));
+    check_counts(&mut run, tokens, input);
     say_what_is_missing(&d, &mut run);
     Ok(run)
 }

@@ -169,11 +169,26 @@ fn a_summary_states_its_figures() {
 
 #[test]
 fn phases_are_runs() {
-    let warm = records().lines().next().unwrap().replace("\"profiling\"", "\"warmup\"");
-    let both = format!("{}\n{}", warm.replace("b2200c00", "0"), records());
-    let file = text(&both).unwrap();
+    let first = records().lines().next().unwrap().replace("b2200c00", "0");
+    let other = first.replace("\"phase_name\":\"profiling\"", "\"phase_name\":\"second\"");
+    let file = text(&format!("{other}\n{}", records())).unwrap();
     let labels: Vec<_> = file.runs.iter().map(|r| r.declared.label.as_deref().unwrap()).collect();
-    assert_eq!(labels, ["phase warmup", "phase profiling"]);
+    assert_eq!(labels, ["phase second", "phase profiling"]);
+}
+
+/// The tool's figures are those of the profiling phase: so are ours, and the rest is counted.
+#[test]
+fn a_warm_up_is_left_out_and_said() {
+    let first = records().lines().next().unwrap().replace("b2200c00", "0");
+    let warm = first.replace("\"benchmark_phase\":\"profiling\"", "\"benchmark_phase\":\"warmup\"");
+    let file = text(&format!("{warm}\n{}", records())).unwrap();
+    assert_eq!(file.runs[0].timelines.len(), text(&records()).unwrap().runs[0].timelines.len());
+    let note = file.runs[0].notes.iter().find(|n| n.id == "warm-up-left-out").unwrap();
+    assert!(note.text.starts_with("1 record of the warm-up phase left out"), "{}", note.text);
+    assert_eq!(
+        text(&warm).unwrap_err(),
+        "f: holds no requests, expected requests of the phase `profiling`, not of the warm-up alone"
+    );
 }
 
 #[test]
@@ -235,9 +250,24 @@ fn damage_is_named_with_its_place() {
     assert_eq!(
         say(
             "\"request_latency\":{\"value\":126.05943099999999",
-            "\"request_latency\":{\"value\":1.5"
+            "\"request_latency\":{\"value\":15.5"
         ),
-        "f, line 1, `metrics.request_latency`: last_token after arrival must be at least first_token after arrival = 0.028674239999999997, got 0.0015 (in seconds)"
+        "f, line 1, `metrics.request_latency`: last_token after arrival must be at least first_token after arrival = 0.028674239999999997, got 0.0155 (in seconds)"
+    );
+    assert_eq!(
+        say(
+            "\"request_latency\":{\"value\":126.05943099999999",
+            "\"request_latency\":{\"value\":126059.4"
+        ),
+        "f, line 1, `metrics.request_latency.value`: found 126059.4, expected about the 0.126059 s from `request_start_ns` to `request_end_ns`"
+    );
+    assert_eq!(
+        say("\"request_end_ns\":1795955252269841187", "\"request_end_ns\":1"),
+        "f, line 1, `metadata.request_end_ns`: found 1, expected a stamp of at least `request_start_ns` = 1795955252143781756"
+    );
+    assert_eq!(
+        say("\"benchmark_phase\":\"profiling\"", "\"benchmark_phase\":\"zzz\""),
+        "f, line 1, `metadata.benchmark_phase`: found \"zzz\", expected `warmup` or `profiling`"
     );
     let twice = format!("{line}\n{line}");
     assert_eq!(

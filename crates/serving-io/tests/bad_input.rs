@@ -227,9 +227,34 @@ fn vllm_results_with_wrong_settings() {
     assert_snapshot!(vllm("\"request_rate\": 0"), @r#"r.json, line 1, `request_rate`: found 0, expected a number above 0, or "inf""#);
     assert_snapshot!(vllm("\"request_rate\": Infinity"), @r#"r.json, line 1, `request_rate`: found Infinity, expected a number above 0, or "inf""#);
     assert_snapshot!(vllm("\"burstiness\": \"1\""), @r#"r.json, line 1, `burstiness`: found "1", expected a number above 0"#);
-    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 0.0}"), @"f, line 1, `duration`: found 0.0, expected a number of seconds above 0");
+    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 0.0}"), @"f, line 1, `duration`: found 0.0, expected a number of seconds above 0 and at most 1e100");
+    assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1e300}"), @"f, line 1, `duration`: found 1e+300, expected a number of seconds above 0 and at most 1e100");
     assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1.0} x"), @"f, line 1: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
     assert_snapshot!(say("{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1.0}\n{\"model"), @"f, line 1: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
+}
+
+/// Times and rates are at least 0, and bounded as a duration is.
+#[test]
+fn stated_figures_that_no_run_has() {
+    assert_snapshot!(vllm("\"p99_ttft_ms\": -5"), @"r.json, line 1, `p99_ttft_ms`: found -5, expected a time of at least 0 and at most 1e103");
+    assert_snapshot!(vllm("\"p99_ttft_ms\": 1e308"), @"r.json, line 1, `p99_ttft_ms`: found 1e308, expected a time of at least 0 and at most 1e103");
+    assert_snapshot!(vllm("\"mean_ttft_ms\": -5"), @"r.json, line 1, `mean_ttft_ms`: found -5, expected a time of at least 0 and at most 1e103");
+    assert_snapshot!(vllm("\"request_throughput\": -1"), @"r.json, line 1, `request_throughput`: found -1, expected a rate of at least 0 and at most 1e100");
+}
+
+/// A number under a name of its own, or a line of a request log, is no run of a tool.
+#[test]
+fn a_stray_object_is_no_result() {
+    let one = |format| {
+        let options = Options { format: Some(format), ..Options::default() };
+        error("r.json", "{\"foo\": 1}", &options)
+    };
+    assert_snapshot!(one(Format::Vllm), @"r.json, line 1: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
+    assert_snapshot!(one(Format::Sglang), @"r.json, line 1: holds no requests, expected the counts, figures or arrays of a `sglang.bench_serving` result");
+    assert_snapshot!(one(Format::Llmperf), @"r.json: holds no requests, expected the requests or figures of an llmperf result");
+    let result = "{\"model_id\": \"m\", \"num_prompts\": 2, \"duration\": 1.0, \"completed\": 2}";
+    assert_snapshot!(say(format!("{result}\n{{\"foo\": 1}}")), @"f, line 2: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
+    assert_snapshot!(say(format!("{result}\n{{\"id\": \"a\", \"ttft_ms\": 5}}")), @"f, line 2: holds no requests, expected the counts, figures or arrays of a `vllm bench serve` result");
 }
 
 /// A file's text that names no field, in the shape that each tool writes.
@@ -239,6 +264,7 @@ fn a_misspelt_column_is_named_and_not_left_out() {
     assert_snapshot!(say("TTFT_ms,e2e_ms\n2,5\n"), @"f, line 1, `TTFT_ms`: no field is called so, did you mean `ttft_ms`? Rename it, or say with `--map` what each column means");
     assert_snapshot!(say("{\"id\": 1, \"e2e_s\": 5, \"outptu_tokens\": 3}\n"), @"f, `outptu_tokens`: no field is called so, did you mean `output_tokens`? Rename it, or say with `--map` what each column means");
     assert_snapshot!(say("{\"id\": 1, \"ttft\": 5}\n"), @"f, `ttft`: no field is called so, did you mean `ttft_s`? Rename it, or say with `--map` what each column means");
+    assert_snapshot!(say("{\"ttft_ms\": 5, \"e2e_ms\": 9}\n{\"ttfts_ms\": 5, \"e2e_ms\": 9}\n"), @"f, line 2, `ttfts_ms`: no field is called so, did you mean `ttft_ms`? Rename it, or say with `--map` what each column means");
     let header = "{\"schema_version\": 1, \"kind\": \"goodput-timelines\"}";
     assert_snapshot!(say(format!("{header}\n{{\"id\": 1, \"outptu_tokens\": 1}}")), @"f, line 2, `outptu_tokens`: unknown key, did you mean `output_tokens`?");
     let all = say(format!("{header}\n{{\"id\": 1, \"colour\": 1}}"));

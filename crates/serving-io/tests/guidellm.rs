@@ -113,6 +113,12 @@ fn damage_is_named_with_its_place() {
     );
     let early = say("\"first_token_iteration\": 1000.25", "\"first_token_iteration\": 999.0");
     assert!(early.starts_with("f, line 4, `benchmarks[0].requests.successful[0].info.timings.first_token_iteration`: ttft must be"), "{early}");
+    assert_eq!(
+        say("\"request_latency\": 0.6", "\"request_latency\": -0.6"),
+        "f, line 9, `benchmarks[0].requests.successful[0].request_latency`: found -0.6, expected a number of at least 0 and at most 1e100, or null"
+    );
+    let negative = say("\"time_to_first_token_ms\": 200", "\"time_to_first_token_ms\": -200");
+    assert!(negative.contains(".time_to_first_token_ms`: found -200"), "{negative}");
     let twice = document(&format!("{},{}", request("a", ""), request("a", "")), "", "", "");
     assert!(text(&twice).unwrap_err().contains("request `a` is already in line 4"));
     assert_eq!(

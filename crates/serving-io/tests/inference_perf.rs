@@ -116,7 +116,20 @@ fn damage_is_named_with_its_place() {
         "f, line 3, `[0].info.response_metrics.output_token_times[1]`: found true, expected a number"
     );
     let early = text(&format!("[{}]", request("9.5, 10.5", 2, ""))).unwrap_err();
-    assert!(early.starts_with("f, line 1, `[0].info.output_token_times`: ttft must be"), "{early}");
+    assert_eq!(
+        early,
+        "f, line 3, `[0].info.response_metrics.output_token_times[0]`: found 9.5, expected a stamp from `start_time` = 10 to `end_time` = 11"
+    );
+    // Between sound first and last stamps, and past the end of the response.
+    for inside in ["10.25, -3, 10.5", "10.25, 1e300, 10.5"] {
+        let message = text(&format!("[{}]", request(inside, 3, ""))).unwrap_err();
+        assert!(message.contains("output_token_times[1]`: found "), "{message}");
+    }
+    let twice = request("10.25, 10.5", 2, "");
+    assert_eq!(
+        text(&format!("[{twice},\n{twice}]")).unwrap_err(),
+        "f, line 4, `[1]`: found the same request as [0], expected each request once"
+    );
     let ends = request("10.5", 1, "").replace("\"end_time\": 11.0", "\"end_time\": 1.0");
     assert!(text(&format!("[{ends}]")).unwrap_err().starts_with("f, line 1, `[0].end_time`"));
     assert_eq!(
@@ -126,7 +139,7 @@ fn damage_is_named_with_its_place() {
     assert_eq!(
         text(&STAGE.replace("\"benchmark_time_seconds\": 1.0", "\"benchmark_time_seconds\": 0"))
             .unwrap_err(),
-        "f, line 1, `benchmark_time_seconds`: found 0, expected a number of seconds above 0"
+        "f, line 1, `benchmark_time_seconds`: found 0, expected a number of seconds above 0 and at most 1e100"
     );
     let cut = request("10.5", 1, "");
     assert_eq!(

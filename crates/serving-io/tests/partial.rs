@@ -1,6 +1,6 @@
 //! Requests that are streamed against those that are held, and partial results of shards.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::Cursor;
 
@@ -103,4 +103,60 @@ fn what_is_no_partial_result_is_refused() {
     insta::assert_snapshot!(said(&text.replace("\"schema_version\":1", "\"schema_version\":2")), @"x: is `goodput-partial` of version 2, not `goodput-partial` of version 1");
     insta::assert_snapshot!(said(&text.replace("\"completed\":2", "\"completed\":3")), @"x: is damaged: its counts do not fit each other");
     insta::assert_snapshot!(said(&text.replace("\"requests\":2", "\"requests\":9")), @"x: is damaged: its shards and its counts do not fit");
+}
+
+/// The same partial result with one value replaced by `value`.
+fn edited(text: &str, pointer: &str, value: serde_json::Value) -> String {
+    let mut partial: serde_json::Value = serde_json::from_str(text).unwrap();
+    *partial.pointer_mut(pointer).unwrap() = value;
+    let edited = partial.to_string();
+    Partial::read("x", edited.as_bytes()).unwrap_err().to_string()
+}
+
+/// Two answers of 100 and 150 ms, 5 and 7 tokens: whatever is edited, the rest contradicts it.
+#[test]
+fn an_edited_partial_result_is_damaged() {
+    use serde_json::json;
+    let text = partial("a", A, "ttft<200ms").to_text().unwrap();
+    let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let bins = whole.pointer("/tally/latency/0/counts").unwrap();
+    let (first, last) = (bins[0].clone(), bins[1].clone());
+    let damaged = |pointer: &str, value| {
+        let said = edited(&text, pointer, value);
+        said.strip_prefix("x: is damaged: ")
+            .unwrap_or_else(|| panic!("{pointer}: {said}"))
+            .to_owned()
+    };
+    let latency = "/tally/latency/0";
+    let of = |key: &str, value| damaged(&format!("{latency}/{key}"), value);
+    let before_column = |text: String| text.split(" at line").next().unwrap().to_owned();
+    let mut said = vec![
+        before_column(of("unit", json!("one"))),
+        of("counts", json!([[first[0], 6], last])),
+        of("counts", json!([first, first])),
+        of("max", json!(9.0)),
+        of("max", json!(0.12)),
+        of("sum", json!([])),
+        damaged("/tally/output/sum", json!(13)),
+        damaged("/tally/output/lengths/unit", json!("picosecond")),
+        damaged("/tally/stays", json!([])),
+        damaged("/tally/first_arrival_s", json!(5.0)),
+        damaged("/durations_s", json!([-1.0])),
+        damaged("/clock", json!("sundial")),
+    ];
+    for text in &mut said {
+        *text = before_column(std::mem::take(text));
+    }
+    insta::assert_snapshot!(said.join("\n"));
+    let cut = Partial::read("x", &text.as_bytes()[..text.len() / 2]).unwrap_err().to_string();
+    insta::assert_snapshot!(cut, @"x: ends in the middle of a JSON object: is it truncated?");
+}
+
+/// Any clock that a partial result is written with reads back.
+#[test]
+fn a_clock_with_an_epoch_reads_back() {
+    let header = "{\"schema_version\":1,\"kind\":\"goodput-timelines\",\"epoch_s\":1795955252.143}";
+    let log = format!("{header}\n{{\"id\":\"a\",\"arrival_s\":1,\"e2e_s\":2,\"ttft_s\":1}}\n");
+    let one = partial("a", &log, "");
+    assert_eq!(Partial::read("x", one.to_text().unwrap().as_bytes()).unwrap(), one);
 }

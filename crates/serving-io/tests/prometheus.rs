@@ -224,6 +224,8 @@ fn faults_are_named_with_line_and_column() {
         format!("{h}_bucket 1\n"),
         "vllm:num_preemptions_total -1\n".to_owned(),
         format!("{h}_bucket{{le=\"1\"}} 0.5\n"),
+        "up 1\nvllm:kv_cache_usage_perc 80\n".to_owned(),
+        "up 1\nvllm:num_preemptions_total 1e400\n".to_owned(),
     ] {
         let options = Options { format: Some(Format::Prometheus), ..Options::default() };
         let result = read("m", Cursor::new(text.into_bytes()), &options);

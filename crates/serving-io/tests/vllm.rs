@@ -325,8 +325,10 @@ fn a_one_token_answer_in_two_chunks_is_never_better_than_the_truth() {
 
 #[test]
 fn failures_without_an_error_text_and_odd_answers_are_told_apart() {
+    let head = HEAD.replace("num_prompts\": 2", "num_prompts\": 4");
+    let head = head.replace("total_input_tokens\": 20", "total_input_tokens\": 2");
     let file = text(&format!(
-        r#"{{{HEAD}, "input_lens": [1, 1, 1, 1], "output_lens": [0, 0, 0, 7],
+        r#"{{{head}, "input_lens": [1, 1, 1, 1], "output_lens": [0, 0, 0, 7],
             "ttfts": [0.0, 0.5, 0.5, 0.0], "itls": [[], [0.25], [0.25], []],
             "latencies": [0.0, 0.0, 0.75, 3.0], "errors": ["", "", "", ""],
             "start_times": [0.0, 0.0, 0.0, 0.0]}}"#
@@ -399,4 +401,28 @@ fn a_figure_that_is_no_finite_number_is_left_out_and_said() {
     assert_eq!((run.stated.get("mean_ttft_ms"), run.declared.max_concurrency), (None, None));
     let note = run.notes.iter().find(|n| n.id == "figures-not-finite").unwrap();
     assert_eq!(note.text, "no finite number, left out: `mean_ttft_ms`, `p99_ttft_ms`");
+}
+
+/// A file that states other counts than its requests have, or another mean TTFT, says so.
+#[test]
+fn figures_that_the_requests_contradict_are_named() {
+    let text_of = std::fs::read_to_string(fixture("closed-c8.json")).unwrap();
+    let sound: serde_json::Value = serde_json::from_str(&text_of).unwrap();
+    let said = |key: &str, value: f64| {
+        let mut changed = sound.clone();
+        changed[key] = value.into();
+        let read = text(&changed.to_string());
+        let note = read.runs[0].notes.iter().find(|n| n.id == "counts-disagree").cloned();
+        note.map(|n| n.text)
+    };
+    let mean = sound["mean_ttft_ms"].as_f64().unwrap();
+    let sent = sound["num_prompts"].as_f64().unwrap();
+    let begins = |key: &str, value: f64| {
+        said(key, value).is_some_and(|t| t.starts_with(&format!("`{key}` says {value}, ")))
+    };
+    assert!(begins("mean_ttft_ms", 1.0) && begins("total_input_tokens", 1.0));
+    assert!(begins("num_prompts", 5.0));
+    // Rounding and what a tool leaves out move a mean by less; a data set may be short of prompts.
+    assert_eq!((said("mean_ttft_ms", 1.09 * mean), said("num_prompts", 2.0 * sent)), (None, None));
+    assert!(said("mean_ttft_ms", 1.2 * mean).is_some());
 }

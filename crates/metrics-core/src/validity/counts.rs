@@ -90,7 +90,7 @@ pub fn contradicting_counts(facts: &Facts) -> Option<Finding> {
         ));
         numbers.extend([("window_s", window), ("span_s", span)]);
     }
-    if let (Some(mean), Some(peak)) = (facts.in_flight, facts.peak_in_flight)
+    if let (Some(mean), Some(peak)) = (facts.stays_in_flight, facts.peak_in_flight)
         && 0 < peak
         && 1.05 * (peak as f64) < mean
     {
@@ -118,8 +118,8 @@ pub const W38: Check = Check {
     name: "counts-disagree",
     title: text("the parts of the file contradict one another", "文件各部分互相矛盾"),
     rule: text(
-        "window < 90 % of the time from the first send to the last answer, or mean in flight > 1.05 · peak: an error; counts of the file that its requests contradict: a warning",
-        "窗口 < 从首次发送到最后回答的时间的 90 %，或平均在途数 > 1.05 · 峰值：错误；文件计数与其请求不符：警告",
+        "window < 90 % of the time from the first send to the last answer, or mean in flight > 1.05 · peak over the same requests: an error; counts of the file that its requests contradict, or a mean TTFT more than a tenth from theirs: a warning",
+        "窗口 < 从首次发送到最后回答的时间的 90 %，或同一批请求的平均在途数 > 1.05 · 峰值：错误；文件计数与其请求不符，或平均 TTFT 相差一成以上：警告",
     ),
     why: text(
         "All requests lie within the window of a run, and a mean is not above its maximum. It happens where two runs are mixed in one folder, or a file was cut.",

@@ -422,6 +422,8 @@ pub struct Facts {
     pub span_s: Option<f64>,
     /// Most requests in flight, where the intervals are known.
     pub peak_in_flight: Option<u64>,
+    /// Mean number in flight over the window of the requests that the peak counts.
+    pub stays_in_flight: Option<f64>,
     /// In words, which counts of the file its requests contradict.
     pub counts_disagree: Option<String>,
     /// In words, why the tool itself calls the run invalid.

@@ -136,6 +136,10 @@ impl Facts {
             in_flight,
             span_s: span,
             peak_in_flight: profile.as_ref().map(Profile::peak),
+            stays_in_flight: window_s.filter(|_| profile.is_some()).map(|w| {
+                // Little's law over the same requests: one whose end is unknown is in neither.
+                sum(stays(table).map(|s| s.to_s - s.from_s)) / w
+            }),
             counts_disagree: e.counts_disagree.map(str::to_owned),
             called_invalid: e.called_invalid.map(str::to_owned),
             steady,

@@ -187,7 +187,7 @@ pub const LATENCIES: &[Subject] = &[Subject::Ttft, Subject::Tpot, Subject::Itl, 
 pub enum Command {
     /// `goodput report` and `goodput check`.
     Report,
-    /// `goodput diff`.
+    /// `goodput diff` and `goodput check --base`.
     Diff,
     /// `goodput diagnose`, from metrics of an engine beside a result.
     Diagnose,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use metrics_core::format::things;
+use metrics_core::format::{things, value};
 use metrics_core::timeline::{GapKind, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline};
 use serde_json::value::RawValue;
@@ -51,6 +51,7 @@ struct Phase {
 #[derive(Default)]
 struct Decided {
     skipped: u64,
+    warm_up: u64,
 }
 
 pub(super) fn read(input: Input) -> Result<Vec<Run>> {
@@ -72,7 +73,11 @@ pub(super) fn read(input: Input) -> Result<Vec<Run>> {
         phases[at].1.push(record);
     }
     if phases.is_empty() {
-        let expected = "one JSON object a line and request, as AIPerf writes it";
+        let expected = if 0 < decided.warm_up {
+            "requests of the phase `profiling`, not of the warm-up alone"
+        } else {
+            "one JSON object a line and request, as AIPerf writes it"
+        };
         return Err(IoError::NoRequests { at: Box::new(Place::file(&name)), expected });
     }
     let several = 1 < phases.len();
@@ -89,16 +94,27 @@ pub(super) fn read(input: Input) -> Result<Vec<Run>> {
             );
             run.note("context-overflow-skipped", &["request_throughput", "attainment"], text);
         }
+        if 0 < decided.warm_up {
+            let text = format!(
+                "{} of the warm-up phase left out, as the tool's own figures leave them out",
+                things(decided.warm_up, "record")
+            );
+            run.note("warm-up-left-out", &["request_throughput"], text);
+        }
         runs.push(run);
     }
     Ok(runs)
 }
 
-/// What one line says; nothing for a request that was never sent.
+/// What one line says; nothing for a request that was never sent, or only to warm up.
 fn record(node: &Node<'_>, decided: &mut Decided) -> Result<Option<Record>> {
     let metadata = node.need_node("metadata")?;
     if metadata.flag("context_overflow_skip")? == Some(true) {
         decided.skipped += 1;
+        return Ok(None);
+    }
+    if is_warm_up(&metadata)? {
+        decided.warm_up += 1;
         return Ok(None);
     }
     let start_ns = metadata
@@ -142,10 +158,46 @@ fn record(node: &Node<'_>, decided: &mut Decided) -> Result<Option<Record>> {
     }
     r.fields.id = metadata.text("x_request_id")?.unwrap_or_else(|| r.line.to_string());
     r.fields.outcome = outcome(node, &metadata, &mut r)?;
+    let end_ns = metadata.integer("request_end_ns", STAMP)?;
+    if let Some(end_ns) = end_ns
+        && end_ns < start_ns
+    {
+        let expected = format!("a stamp of at least `request_start_ns` = {start_ns}");
+        return Err(metadata.wrong("request_end_ns", expected));
+    }
     if let Some(metrics) = node.node("metrics")? {
         read_metrics(&metrics, &mut r)?;
+        agree(&metrics, r.fields.e2e, end_ns.map(|end_ns| between(start_ns, end_ns)))?;
     }
     Ok(Some(r))
+}
+
+/// How many times one of `request_latency` and the time between the stamps may be the other: both
+/// are of one answer, and the stamps may hold what came behind the last token.
+const LATENCIES_APART: f64 = 10.0;
+
+/// Refuses a latency that its own stamps contradict by more than a factor, and by over 1 ms.
+fn agree(metrics: &Node<'_>, latency: Option<f64>, stamped: Option<f64>) -> Result<()> {
+    let (Some(latency), Some(stamped)) = (latency, stamped) else { return Ok(()) };
+    let (low, high) = (latency.min(stamped), latency.max(stamped));
+    if high - low <= 1e-3 || high <= LATENCIES_APART * low {
+        return Ok(());
+    }
+    let between = "`request_start_ns` to `request_end_ns`";
+    let expected = format!("about the {} s from {between}", value(stamped));
+    Err(match metrics.node("request_latency")? {
+        Some(node) => node.wrong("value", expected),
+        None => metrics.wrong("request_latency", expected),
+    })
+}
+
+/// Whether the record is of the phase that warms the server up.
+fn is_warm_up(metadata: &Node<'_>) -> Result<bool> {
+    match metadata.text("benchmark_phase")?.as_deref() {
+        Some("warmup") => Ok(true),
+        None | Some("profiling") => Ok(false),
+        Some(_) => Err(metadata.wrong("benchmark_phase", "`warmup` or `profiling`")),
+    }
 }
 
 fn phase(metadata: &Node<'_>) -> Result<Phase> {

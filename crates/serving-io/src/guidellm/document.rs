@@ -1,10 +1,12 @@
 //! The JSON file: benchmarks with their requests.
 
+use metrics_core::error::LARGEST;
 use metrics_core::format::things;
 use metrics_core::timeline::TimelineFields;
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 
 use super::with_unit;
+use crate::document::DURATION;
 use crate::error::{IoError, Place, Result, input_of, shown};
 use crate::input::Input;
 use crate::json::whole;
@@ -16,6 +18,8 @@ use crate::run::{
 
 /// What a stamp should be.
 const STAMP: &str = "Unix time in seconds";
+/// What a latency, a rate or a count of a request should be; the bound is that of every quantity.
+const MEASURED: &str = "a number of at least 0 and at most 1e100, or null";
 /// Deepest nesting of a figure: `metrics.text.tokens.input.successful.percentiles`.
 const DEEPEST: usize = 8;
 
@@ -131,10 +135,9 @@ fn add(declared: &mut Declared, node: &Node<'_>, key: &str) {
 }
 
 fn duration(benchmark: &Node<'_>) -> Result<Option<RunDuration>> {
-    const EXPECTED: &str = "a number of seconds above 0";
-    let Some(x) = benchmark.number_as("duration", EXPECTED)? else { return Ok(None) };
+    let Some(x) = benchmark.number_as("duration", DURATION)? else { return Ok(None) };
     if x <= 0.0 {
-        return Err(benchmark.wrong("duration", EXPECTED));
+        return Err(benchmark.wrong("duration", DURATION));
     }
     let value = Seconds::named("duration", x).map_err(|e| benchmark.broken("duration", e))?;
     Ok(Some(RunDuration { value, from: "`duration`: first send to last end" }))
@@ -394,7 +397,10 @@ fn request(node: &Node<'_>, outcome: Outcome) -> Result<Request> {
         let numeric = raw.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
         // The stamps are among the timings already.
         if numeric && !key.ends_with("_time") {
-            let value = node.need_number(key, "a number or null")?;
+            let value = node.need_number(key, MEASURED)?;
+            if !(0.0..=LARGEST).contains(&value) {
+                return Err(node.wrong(key, MEASURED));
+            }
             r.numbers.push((with_unit(key), value));
         }
     }

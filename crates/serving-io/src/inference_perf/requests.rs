@@ -1,8 +1,9 @@
 //! `per_request_lifecycle_metrics.json`: one JSON array, a request each.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
-use metrics_core::format::things;
+use metrics_core::format::{plain, things};
 use metrics_core::timeline::{GapKind, TimelineFields};
 use metrics_core::{Instant, Outcome, RequestTimeline, Seconds};
 
@@ -116,7 +117,19 @@ fn parse(input: Input) -> Result<Requests> {
         let expected = "a list of requests, as inference-perf writes it";
         return Err(IoError::NoRequests { at: Box::new(Place::file(&name)), expected });
     }
-    let all = nodes.iter().enumerate().map(|(i, node)| request(i, node)).collect::<Result<_>>()?;
+    let mut seen: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
+    let mut all = Vec::with_capacity(nodes.len());
+    for (i, node) in nodes.iter().enumerate() {
+        // Stamps of one clock to the last digit, and all else alike: a copy.
+        if let Some(first) = seen.insert(node.source(), i) {
+            return Err(IoError::Value {
+                at: Box::new(Place::line(&name, node.line()).key(node.path())),
+                found: format!("the same request as [{first}]"),
+                expected: "each request once".to_owned(),
+            });
+        }
+        all.push(request(i, node)?);
+    }
     Ok(Requests { name, all })
 }
 
@@ -164,15 +177,37 @@ fn request(index: usize, node: &Node<'_>) -> Result<Request> {
     ] {
         r.numbers.extend(n.map(|n| (name, n as f64)));
     }
-    let after = |list: Vec<f64>| -> Vec<f64> { list.into_iter().map(|t| t - start).collect() };
-    r.stamps = metrics.numbers("output_token_times")?.map(after).unwrap_or_default();
-    r.chunks = metrics.numbers("chunk_times")?.map(after);
+    let after = |key: &str| -> Result<Option<Vec<f64>>> {
+        let Some(list) = metrics.numbers(key)? else { return Ok(None) };
+        // An end before the start is said of the end.
+        if start <= end {
+            within(metrics, key, &list, (start, end))?;
+        }
+        Ok(Some(list.into_iter().map(|t| t - start).collect()))
+    };
+    r.stamps = after("output_token_times")?.unwrap_or_default();
+    r.chunks = after("chunk_times")?;
     let completed = r.fields.outcome == Outcome::Completed;
     r.fields.input_tokens = server_input.or(client_input);
     r.fields.output_tokens = server_output.or(client_output).filter(|_| completed);
     r.retokenized = server_output.is_none() && client_output.is_some();
     r.numbers.push(("token_stamps", r.stamps.len() as f64));
     Ok(r)
+}
+
+/// Refuses stamps outside of their request.
+fn within(metrics: &Node<'_>, key: &str, stamps: &[f64], (start, end): (f64, f64)) -> Result<()> {
+    match stamps.iter().position(|t| !(start..=end).contains(t)) {
+        None => Ok(()),
+        Some(i) => {
+            let mut at = metrics.place(key, metrics.raw(key));
+            at.index = Some(i);
+            let found = stamps.get(i).map_or_else(String::new, |&t| plain(t));
+            let (start, end) = (plain(start), plain(end));
+            let expected = format!("a stamp from `start_time` = {start} to `end_time` = {end}");
+            Err(IoError::Value { at, found, expected })
+        }
+    }
 }
 
 fn outcome(node: &Node<'_>, r: &mut Request) -> Result<Outcome> {

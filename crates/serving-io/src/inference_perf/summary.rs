@@ -5,6 +5,7 @@ use std::path::Path;
 use metrics_core::Seconds;
 use metrics_core::format::time;
 
+use crate::document::DURATION;
 use crate::error::{IoError, Result};
 use crate::input::{Input, open};
 use crate::json::whole;
@@ -76,10 +77,9 @@ fn run(root: &Node<'_>) -> Result<Run> {
 
 fn duration(root: &Node<'_>) -> Result<Option<RunDuration>> {
     const KEY: &str = "benchmark_time_seconds";
-    const EXPECTED: &str = "a number of seconds above 0";
-    let Some(x) = root.number_as(KEY, EXPECTED)? else { return Ok(None) };
+    let Some(x) = root.number_as(KEY, DURATION)? else { return Ok(None) };
     if x <= 0.0 {
-        return Err(root.wrong(KEY, EXPECTED));
+        return Err(root.wrong(KEY, DURATION));
     }
     let value = Seconds::named("duration", x).map_err(|e| root.broken(KEY, e))?;
     Ok(Some(RunDuration { value, from: "`benchmark_time_seconds`: first send to last end" }))

@@ -222,6 +222,9 @@ pub(super) fn snapshots(file: &str, text: &Exposition) -> Result<Vec<Snapshot>> 
                 continue;
             }
             let value = plain(file, sample)?;
+            if what == What::KvUtilization && 1.0 < value {
+                return Err(wrong(file, sample, "a share from 0 to 1"));
+            }
             values.entry(key).or_default().insert(rest.clone(), (value, rest));
             continue;
         }

@@ -369,7 +369,11 @@ impl<'a> Line<'a> {
         let rest = self.rest();
         let n = rest.find([' ', '\t']).unwrap_or(rest.len());
         let word = rest.get(..n).unwrap_or_default();
-        let value = word.parse().map_err(|_| self.wrong(expected))?;
+        let value: f64 = word.parse().map_err(|_| self.wrong(expected))?;
+        // Digits beyond the range are read as infinite, which `+Inf` alone is.
+        if value.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
+            return Err(self.wrong("a number of at most 1.8e308 in size"));
+        }
         self.at += n;
         Ok(value)
     }
