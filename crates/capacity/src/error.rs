@@ -67,7 +67,7 @@ pub enum FitError {
     },
     /// Fewer points than coefficients.
     #[error(
-        "{regime}: {points} with {terms} coefficients ({names}), expected at least as many points"
+        "{regime}: {points} with {terms} coefficients ({names}), expected at least as many points, or a form with fewer (floored has one set for all steps, linear two coefficients)"
     )]
     TooFew {
         /// The regime.

@@ -23,7 +23,7 @@ Examples:
 /// Arguments of `cost`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Price of the machines per hour, 2.50/h, in any currency.
+    /// Price of all GPUs of the machine together, per hour, 2.50/h, in any currency.
     #[arg(long, value_name = "PRICE", allow_hyphen_values = true)]
     price: String,
     /// Output tokens per second at full load.

@@ -33,7 +33,7 @@ Examples:
       --step-time llama-3.1-8b-h100-sxm --slo 'p99(ttft)<500ms,tpot<30ms @ 99%'
   goodput plan --rate 20/s --input-tokens lognormal:median=600,sigma=1,max=16000 --output-tokens 160 \\
       --step-time llama-3.1-8b-h100-sxm --slo 'p99(ttft)<1s,tpot<50ms @ 99%'
-  goodput plan --rate 30/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
+  goodput plan --rate 10/s --input-tokens 3000 --output-tokens 300 --disagg --no-sim \\
       --kv-bandwidth 25GB/s --price 10/h \\
       --step-time llama-3.1-70b-h100-sxm-tp4 --slo 'p99(ttft)<2s,tpot<40ms @ 99%'
   goodput plan --trace azure.csv --step-time llama-3.1-8b-h100-sxm \\
@@ -113,7 +113,7 @@ pub struct Arguments {
     /// What a prefill replica sends of the KV cache to decode replicas, 25GB/s.
     #[arg(long, value_name = "SIZE/s", requires = "disagg")]
     kv_bandwidth: Option<String>,
-    /// Price of a replica, 2.50/h, in any currency.
+    /// Price of one replica with all its GPUs, 10/h for four at 2.50/h, in any currency.
     #[arg(long, value_name = "PRICE")]
     price: Option<String>,
     /// Try an autoscaler on the trace whose replicas take so long to start.
@@ -353,7 +353,14 @@ fn text(a: &PlanAnswer, md: bool) -> String {
         out.line("each", &format!("{} (steady state, waits left out)", parts.join(", ")));
     }
     if let Some(u) = a.utilization {
-        out.line("utilization", &format!("{} of what the replicas bear", format::percent(u)));
+        let mut text = format!("{} of what the replicas bear", format::percent(u));
+        if let (Some(b), Some(p)) = (&a.bounds, &a.point)
+            && b.binding == Binding::Tpot
+        {
+            let share = format::percent(p.rate_per_s / b.least_per_s);
+            text.push_str(&format!(", {share} of what keeps the limit on TPOT"));
+        }
+        out.line("utilization", &text);
     }
     answers(&mut out, a);
     simulated(&mut out, a);

@@ -500,6 +500,9 @@ fn text(
         out.push_str(&format!(
             "\n{all} on the front: no other setting is better in one value and not worse in another\n"
         ));
+        out.push_str(
+            "one run each, on the same requests: near a limit try the settings with `goodput sim --seeds 10`\n",
+        );
     }
     out
 }

@@ -1,12 +1,15 @@
 //! How one replica stands at a rate: a mean step whose length and work make each other.
 //!
 //! A step of length t takes in what arrived during it, λ·t prompts, and carries a decode for every
-//! token that is made meanwhile, λ·O·t. So t is the solution of t = f(work(λ·t)), where f is the
+//! token that is made meanwhile, λ·O·t. So t is the solution of t = E f(work(λ·t)), where f is the
 //! step time. The smallest solution is the steady state; where there is none, the replica cannot
 //! keep up. A request also sees itself: its own decode or its own chunk is in each of its steps.
 //!
-//! This is a mean-field model: it knows no randomness, so it is exact in the limit of many requests
-//! in a batch, and says nothing of the wait for a slot, which the queueing method adds.
+//! The mean is over the number of prompt chunks in a step, which is taken to be Poisson: most steps
+//! carry none and some carry two, and a step time with a floor or with another regime for prefill
+//! is not that of the mean number, which is less than one. Everything else is at its mean: the
+//! model is exact in the limit of many requests in a batch, and says nothing of the wait for a slot,
+//! which the queueing method adds.
 
 use sched_sim::{MeanWork, StepTime};
 use serde::{Deserialize, Serialize};
@@ -45,34 +48,47 @@ pub(crate) struct Model<'a> {
 
 /// A step that takes longer than this belongs to no server.
 const LONGEST_STEP_S: f64 = 1000.0;
+/// With more prompt chunks in a step the mean number stands for all of them.
+const MANY_CHUNKS: f64 = 100.0;
+/// A number of chunks less likely than this is left out.
+const NEGLIGIBLE: f64 = 1e-12;
 /// How finely the smallest solution is bracketed before it is halved.
 const GROWTH: f64 = 1.1;
 const HALVINGS: usize = 80;
 
 impl Model<'_> {
-    /// The work that comes along with a request's own, per second.
-    fn work(&self, rate: f64, t: f64) -> MeanWork {
-        let arrivals = rate * t;
-        let mut work = MeanWork::default();
-        work.prefills = arrivals * self.mix.chunks_mean;
-        work.prefill_tokens = arrivals * self.mix.input_mean;
-        work.decodes = arrivals * self.mix.output_mean;
-        work.decode_context = arrivals * self.mix.context();
-        work.attention = arrivals * self.mix.input_square_mean / 2.0;
-        work
-    }
-
-    /// The smallest t with t = f(work(rate, t) + own); none if there is no such step.
-    fn step(&self, rate: f64, own: &MeanWork) -> Option<f64> {
-        let after = |t: f64| {
-            let mut work = self.work(rate, t);
-            work.prefills += own.prefills;
-            work.prefill_tokens += own.prefill_tokens;
-            work.decodes += own.decodes;
-            work.decode_context += own.decode_context;
-            work.attention += own.attention;
+    /// The mean length of a step that has so many arrivals in it on average, beside a request's own
+    /// work.
+    fn mean_step(&self, arrivals: f64, own: &MeanWork) -> f64 {
+        let m = &self.mix;
+        let chunks = arrivals * m.chunks_mean;
+        let with = |k: f64| {
+            let mut work = *own;
+            work.decodes += arrivals * m.output_mean;
+            work.decode_context += arrivals * m.context();
+            work.prefills += k;
+            work.prefill_tokens += k * m.input_mean / m.chunks_mean;
+            work.attention += k * m.input_square_mean / (2.0 * m.chunks_mean);
             self.step_time.mean_seconds(&work)
         };
+        // So many differ little from their mean, and e^-chunks has no value before long.
+        if !(chunks <= MANY_CHUNKS) {
+            return with(chunks);
+        }
+        let (mut k, mut p) = (0.0, (-chunks).exp());
+        let (mut sum, mut total) = (0.0, 0.0);
+        while k <= chunks || NEGLIGIBLE < p {
+            sum += p * with(k);
+            total += p;
+            k += 1.0;
+            p *= chunks / k;
+        }
+        sum / total
+    }
+
+    /// The smallest t with t = E f(work(rate, t) + own); none if there is no such step.
+    fn step(&self, rate: f64, own: &MeanWork) -> Option<f64> {
+        let after = |t: f64| self.mean_step(rate * t, own);
         let mut low = 0.0;
         let mut high = after(0.0).max(1e-12);
         while high < after(high) {
