@@ -304,7 +304,7 @@ fn what_cannot_be_fitted_says_why() {
     exit Some(2)
     goodput: zero.csv: line 2, `time_ms`: found `0`, expected a number above 0
     exit Some(2)
-    goodput: few.csv: decode: 2 points with 3 coefficients (a, c, d), expected at least as many points
+    goodput: few.csv: decode: 2 points with 3 coefficients (a, c, d), expected at least as many points, or a form with fewer (floored has one set for all steps, linear two coefficients)
     exit Some(2)
     goodput: -o x.toml: no point is a step with prefill: a simulation needs both regimes, give a file with such steps too
     exit Some(2)

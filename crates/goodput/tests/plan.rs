@@ -500,6 +500,7 @@ fn a_sweep_shows_the_front_and_the_flags() {
     vllm-v1, 500 seqs, budget 4096         303.82 ms          22.35 ms  25.5 %    124.19 ms            1.06
 
     3 on the front: no other setting is better in one value and not worse in another
+    one run each, on the same requests: near a limit try the settings with `goodput sim --seeds 10`
     "#);
     let (text, code) = said(&["tune", "--requests", "300", "--slo", "p99(ttft)<20ms"]);
     assert_eq!(code, 1);
