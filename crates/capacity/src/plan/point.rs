@@ -72,7 +72,7 @@ impl Model<'_> {
             self.step_time.mean_seconds(&work)
         };
         // So many differ little from their mean, and e^-chunks has no value before long.
-        if !(chunks <= MANY_CHUNKS) {
+        if chunks.is_nan() || MANY_CHUNKS < chunks {
             return with(chunks);
         }
         let (mut k, mut p) = (0.0, (-chunks).exp());
