@@ -102,7 +102,7 @@ fn splitwise_static_batches() {
 /// Other fits: decode 9 to 15 % by batch alone, 0.9 to 1.3 % with context, mixed steps 5 to 9 %;
 /// one set of coefficients for both regimes is 20 to 40 % off on pure decode.
 ///
-/// A step fits into the memory only with the tokens before its chunk; of all steps of the tables,
+/// A step fits into the memory only with the tokens before its chunk; of all steps of these tables,
 /// mixed ones are up to 10.8 % off. What is missing there is a term for reading the tokens before a
 /// chunk whatever its length: A has them only times the chunk.
 #[test]
