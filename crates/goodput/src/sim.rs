@@ -456,6 +456,17 @@ impl Setting {
         Ok(load)
     }
 
+    /// Refuses an option that is for one server where there are several.
+    fn is_one_server(&self, option: &str) -> Result<()> {
+        if self.replicas > 1 {
+            bail!("{option}: is for one server, got {} replicas", self.replicas);
+        }
+        if let Some(pools) = &self.pools {
+            bail!("{option}: is for one server, got --disagg {}", pools.flag());
+        }
+        Ok(())
+    }
+
     /// Steps outside of the range in which the step time is known.
     fn beyond<T: StepTime>(&self, cost: &Watched<T>) -> Vec<String> {
         match &self.step_time {
@@ -1051,20 +1062,13 @@ fn run_setting(
     let tail = ledger.as_ref().zip(asked).map(|(ledger, p)| TailAnswer::of(ledger, p));
     let spent = ledger.as_ref().filter(|_| booked).map(Spent::of);
     if let Some(path) = &arguments.trace_out {
-        if setting.replicas > 1 {
-            bail!("--trace-out: is for one server, got {} replicas", setting.replicas);
-        }
-        if let Some(pools) = &setting.pools {
-            bail!("--trace-out: is for one server, got --disagg {}", pools.flag());
-        }
+        setting.is_one_server("--trace-out")?;
         let window = window(arguments.trace_window.as_deref(), result.statistics().end)?;
         write_trace(path, &result, &watch.0.1, window)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.series {
-        if setting.replicas > 1 {
-            bail!("--series: is for one server, got {} replicas", setting.replicas);
-        }
+        setting.is_one_server("--series")?;
         write_series(path, &result, &watch.1)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -1117,6 +1117,32 @@ fn pools_are_shown_one_by_one() {
     assert!(pools["decode"]["load"]["relative_to_saturation"].is_number());
     assert_eq!(run["simulation"]["completed"], 400);
     assert_eq!(run["simulation"]["littles_law_holds_exactly"], true);
+    // A stream of which nothing is kept counts the same transfers.
+    let sketched = sim(&[
+        &["--disagg", "prefill=1,decode=2"][..],
+        &["--kv-transfer-latency", "1ms"],
+        &["--sketch", "--format", "json"],
+    ]
+    .concat());
+    let sketched: serde_json::Value = serde_json::from_str(&sketched).unwrap();
+    let sketched = &sketched["runs"][0]["disaggregation"];
+    for key in ["kv_transfers", "kv_transfer_max_s"] {
+        assert_eq!(sketched[key], pools[key], "{key}");
+    }
+    // Runs in other pools are not compared with each other.
+    let policies = ["sim", "--policy", "decode-first,prefill-first", "--max-num-seqs", "16"];
+    let two = ["--disagg", "prefill=1,decode=1", "--disagg", "prefill=2,decode=1"];
+    let text = self::run(&[&policies[..], &requests, &two].concat());
+    for pools in ["prefill=1,decode=1", "prefill=2,decode=1"] {
+        assert!(text.contains(&format!("(from one run each; disagg {pools} ")), "{text}");
+    }
+    // The steps of several servers are no series of one.
+    let one = ["--disagg", "prefill=1,decode=1", "--series", "none.jsonl"];
+    let said = sim(&one);
+    assert!(
+        said.contains("--series: is for one server, got --disagg prefill=1,decode=1"),
+        "{said}"
+    );
     // The plain engine gives the same bytes, and vllm-v1 runs in pools as well.
     let two = ["--disagg", "prefill=2,decode=2", "--disagg", "prefill=3,decode=1"];
     let table = sim(&[&two[..], &["--router", "random"]].concat());

@@ -147,6 +147,10 @@ fn shared(s: &Setting) -> Vec<(&'static str, String)> {
         ("max_num_seqs", s.max_num_seqs.to_string()),
         ("rate_scale", format::value(s.rate_scale.factor())),
         ("replicas", s.replicas.to_string()),
+        (
+            "disagg",
+            s.pools.as_ref().map(|p| format!("{} {}", p.flag(), p.transfer)).unwrap_or_default(),
+        ),
         ("router", s.router.to_string()),
         ("users", s.users.map(|n| n.to_string()).unwrap_or_default()),
         ("slo", s.slo.to_string()),

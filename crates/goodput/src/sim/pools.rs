@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use capacity::replica::machine;
 use metrics_core::units::Bytes;
 use metrics_core::{format, grammar};
-use sched_sim::{KvTransfer, OfferedLoad, RequestDetail, RunResult, RunStatistics, Ticks};
+use sched_sim::{KvTransfer, OfferedLoad, RunResult, RunStatistics, Ticks, Transfer};
 use serde_json::{Value, json};
 use serving_io::policy;
 
@@ -154,24 +154,37 @@ pub fn fuller(loads: &[OfferedLoad; 2]) -> OfferedLoad {
 }
 
 /// Transfers of a run that arrived.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moved {
     requests: u64,
-    mean_s: f64,
-    max_s: f64,
+    sum_s: f64,
+    max: Ticks,
 }
 
 impl Moved {
     /// Those of a run; none if there were none.
     pub fn of(result: &RunResult<'_>) -> Option<Self> {
-        let time = |d: &RequestDetail| {
-            let transfer = d.transfer?;
-            transfer.to?.since(transfer.from)
-        };
-        let times: Vec<Ticks> = result.details().iter().filter_map(time).collect();
-        let sum: f64 = times.iter().map(|t| t.seconds()).sum();
-        let max_s = times.iter().max()?.seconds();
-        Some(Self { requests: times.len() as u64, mean_s: sum / times.len() as f64, max_s })
+        let mut moved = Self::default();
+        result.details().iter().for_each(|d| moved.count(d.transfer));
+        moved.any()
+    }
+
+    /// Counts the transfer of a request, if it had one that arrived.
+    pub fn count(&mut self, transfer: Option<Transfer>) {
+        if let Some(time) = transfer.and_then(|t| t.to?.since(t.from)) {
+            self.requests += 1;
+            self.sum_s += time.seconds();
+            self.max = self.max.max(time);
+        }
+    }
+
+    /// These, unless there are none.
+    pub fn any(self) -> Option<Self> {
+        (0 < self.requests).then_some(self)
+    }
+
+    fn mean_s(&self) -> f64 {
+        self.sum_s / self.requests as f64
     }
 }
 
@@ -187,8 +200,8 @@ pub fn lines(pools: &Pools, run: &Simulated) -> Vec<(String, String)> {
         format!(
             "{}: mean {}, at most {}",
             format::things(moved.requests, "request"),
-            report_text::time(moved.mean_s),
-            report_text::time(moved.max_s)
+            report_text::time(moved.mean_s()),
+            report_text::time(moved.max.seconds())
         )
     });
     lines.push(("KV transfer".to_owned(), format!("{}; {moved}", pools.transfer)));
@@ -209,7 +222,7 @@ pub fn json(pools: &Pools, run: &Simulated, load: impl Fn(&OfferedLoad) -> Value
         "kv_transfer_per_token_s": pools.transfer.per_token().seconds(),
         "kv_transfer_latency_s": pools.transfer.latency().seconds(),
         "kv_transfers": run.moved.map_or(0, |moved| moved.requests),
-        "kv_transfer_mean_s": run.moved.map(|moved| moved.mean_s),
-        "kv_transfer_max_s": run.moved.map(|moved| moved.max_s),
+        "kv_transfer_mean_s": run.moved.map(|moved| moved.mean_s()),
+        "kv_transfer_max_s": run.moved.map(|moved| moved.max.seconds()),
     })
 }

@@ -16,6 +16,7 @@ use serving_io::evidence::sketched;
 use serving_io::run::Run;
 use serving_io::scenario::VLLM_V1;
 
+use super::pools::Moved;
 use super::served::Maker;
 use super::{
     Arguments, CHECKS, Setting, Simulated, Source, conservation, loads, raised, refused, window_of,
@@ -93,7 +94,12 @@ pub fn simulate(
     let mut server = maker.server()?;
 
     let mut drawn = Drawn::new(setting.timeout, config.as_ref().map(|c| c.max_model_len));
-    let mut counted = Counted { tally: Tally::new(&setting.slo)?, refused: None, error: None };
+    let mut counted = Counted {
+        tally: Tally::new(&setting.slo)?,
+        refused: None,
+        moved: Moved::default(),
+        error: None,
+    };
     let end = {
         let jobs = drawn.jobs(spec, &setting, bar)?;
         run_stream(&mut *server, jobs, &mut (), |over| {
@@ -149,8 +155,7 @@ pub fn simulate(
         load,
         each: server.each(),
         pool_loads,
-        // Transfers are not kept with the requests.
-        moved: None,
+        moved: counted.moved.any(),
         tail: None,
         spent: None,
         config,
@@ -235,11 +240,14 @@ struct Counted {
     tally: Tally,
     /// The first that was refused, and why.
     refused: Option<(u64, Rejection)>,
+    /// What moved between two pools.
+    moved: Moved,
     error: Option<anyhow::Error>,
 }
 
 impl Counted {
     fn push(&mut self, progress: &sched_sim::server::Progress, outcome: Outcome) {
+        self.moved.count(progress.transfer.as_deref().copied());
         let pushed = progress.timeline(outcome).and_then(|t| self.tally.push(&t));
         if let (None, Err(error)) = (&self.error, pushed) {
             self.error = Some(error.into());
