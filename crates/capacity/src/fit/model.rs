@@ -1,5 +1,6 @@
 //! Forms of a step time, and their coefficients from points.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use super::judge::{self, Errors, Jump, Outlier, Range, Weakness};
@@ -499,9 +500,14 @@ fn prefill_fit(points: &[&Point], form: Form) -> Result<RegimeFit> {
     } else {
         candidates(points.iter().map(|p| p.time_s).collect())
     };
+    // Where the points have been on these sides before, the same rounds follow.
+    let mut seen = BTreeSet::new();
     for cut in cuts {
         let mut under: Vec<bool> = points.iter().map(|p| p.time_s <= cut).collect();
         for _ in 0..MOST_ROUNDS {
+            if !seen.insert(under.clone()) {
+                break;
+            }
             let of = |side: bool| -> Vec<&Point> {
                 points.iter().zip(&under).filter(|(_, u)| **u == side).map(|(p, _)| *p).collect()
             };
@@ -515,15 +521,11 @@ fn prefill_fit(points: &[&Point], form: Form) -> Result<RegimeFit> {
             let (w, (problem, solution)) = (first / second, with(&high));
             let found = named(&solution);
             // A step belongs to the side that its work is fitted to, not to that of its noise.
-            let now: Vec<bool> = points.iter().map(|p| seconds(&found, None, p) <= w).collect();
+            under = points.iter().map(|p| seconds(&found, None, p) <= w).collect();
             let off = squares(&found, Some(w), points);
             if off < best.0 {
                 best = (off, Some((w, problem, solution)));
             }
-            if now == under {
-                break;
-            }
-            under = now;
         }
     }
     let (floor, problem, solution) = match best.1 {

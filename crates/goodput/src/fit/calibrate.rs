@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use serving_io::fitted::{FittedStep, FittedStepTime};
 use serving_io::scenario::StepTimeSource;
 
+use super::render::{self, signed};
 use super::{Arguments, Group, about, names, server};
-use crate::output::{self, Format, one_line};
+use crate::output::{self, Format};
 
 /// Everything that is shown.
 struct Answer {
@@ -145,19 +146,13 @@ fn time(seconds: f64) -> String {
 
 /// Three errors with their signs.
 fn errors(e: &Means) -> String {
-    let signed = |e: f64| {
-        let text = format::percent(e.abs());
-        if e < 0.0 { format!("-{text}") } else { format!("+{text}") }
-    };
     let [ttft, tpot, e2e] = e.values().map(signed);
     format!("mean TTFT {ttft}, TPOT {tpot}, E2E {e2e}")
 }
 
 fn text_of(answer: &Answer) -> Result<String> {
     let mut text = String::new();
-    let mut line = |label: &str, content: &str| {
-        writeln!(text, "  {label:15}{}", one_line(content)).map_err(anyhow::Error::from)
-    };
+    let mut line = |label: &str, content: &str| render::line(&mut text, label, content);
     line("kernels", &answer.kernels)?;
     line("server", &answer.server)?;
     for note in &answer.notes {

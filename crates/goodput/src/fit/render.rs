@@ -34,12 +34,12 @@ pub fn render(answer: &Answer, format: Format) -> Result<String> {
 }
 
 /// A line with its label in a column of its own.
-fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
+pub(super) fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
     Ok(writeln!(text, "  {label:15}{}", one_line(content))?)
 }
 
 /// An error with its sign.
-fn signed(error: f64) -> String {
+pub(super) fn signed(error: f64) -> String {
     let text = format::percent(error.abs());
     if error < 0.0 { format!("-{text}") } else { format!("+{text}") }
 }
