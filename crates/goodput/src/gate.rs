@@ -151,8 +151,6 @@ fn same_prompts(base: &Run, new: &Run) -> bool {
 fn loaded(name: String, run: Run, basis: Basis<'_>) -> Result<Loaded> {
     let Basis { slo, method, confidence } = basis;
     let table = RequestTable::of(&run.timelines);
-    let facts = serving_io::evidence::facts(&run, &table, slo);
-    let findings = findings(&facts);
     let (report, figures) = if run.has_requests() {
         let (window, truncated) = (window(&run), run.truncated);
         let settings = Settings { window, truncated, slo, method, confidence };
@@ -164,6 +162,8 @@ fn loaded(name: String, run: Run, basis: Basis<'_>) -> Result<Loaded> {
         figures.extend(completed_as_stated(&run));
         (None, figures)
     };
+    let facts = serving_io::evidence::facts(&run, &table, slo, report.as_ref());
+    let findings = findings(&facts);
     Ok(Loaded { name, run, report, figures, facts, findings })
 }
 

@@ -272,7 +272,7 @@ impl Asked<'_> {
             let report = tally.map(|t| Report::of_tally(t, &settings)).transpose()?;
             let believed = Believed::new(match &report {
                 Some(report) => sketched(run, report, slo),
-                None => facts(run, &RequestTable::default(), slo),
+                None => facts(run, &RequestTable::default(), slo, None),
             });
             return Ok(Computed { report, believed, as_tool: None, groups: None });
         }
@@ -283,15 +283,15 @@ impl Asked<'_> {
             own = RequestTable::of(&run.timelines);
             &own
         };
-        let mut facts = facts(run, table, slo);
+        let report = (!table.is_empty()).then(|| Report::of_table(table, &settings)).transpose()?;
+        let mut facts = facts(run, table, slo, report.as_ref());
         if let Some(floor) = &self.floor {
             facts.ideal = floor.against(table)?;
         }
         let believed = Believed::new(facts);
-        if table.is_empty() {
+        let Some(report) = report else {
             return Ok(Computed { report: None, believed, as_tool: None, groups: None });
-        }
-        let report = Report::of_table(table, &settings)?;
+        };
         let timelines = &run.timelines;
         let input = Input { timelines, window, truncated, slo, method, confidence };
         let as_tool = self.as_tool.map(|tool| as_tool::sheet(tool, run, &input, &report));

@@ -14,12 +14,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use capacity::replica::{machine, step_time};
 use capacity::watch::Watched;
 use indicatif::{ProgressBar, ProgressStyle};
-use metrics_core::RequestTimeline;
 use metrics_core::grammar;
-use metrics_core::report::{Input, Report, Window};
+use metrics_core::report::{Report, Settings, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::steady::mser5;
-use metrics_core::table::RequestTable;
+use metrics_core::table::{Observed, RequestTable};
 use metrics_core::validity::evidence::Conservation;
 use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use rayon::prelude::*;
@@ -29,9 +28,9 @@ use sched_sim::server::Rejection;
 use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::workload::{ClosedLoop, Delay, WorkloadSpec};
 use sched_sim::{
-    AdmissionRule, BatchHistory, DecodeFirst, Observer, OfferedLoad, Order, Policy, Preemption,
-    RateScale, RequestDetail, RunEnd, RunResult, RunStatistics, StepTime, Ticks, TokenBucket,
-    Workload,
+    AdmissionRule, BatchHistory, DecodeFirst, InterTokenLatency, Observer, OfferedLoad, Order,
+    Policy, Preemption, RateScale, RequestDetail, RunEnd, RunResult, RunStatistics, StepTime,
+    Ticks, TokenBucket, Workload,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
@@ -1034,7 +1033,9 @@ fn run_setting(
     let mut server = maker.server()?;
     let mut watch = ((Steps::default(), BatchHistory::new()), StepSeries::default());
     let watched = booked || arguments.is_watched();
-    let observer: &mut dyn Observer = if watched { &mut watch } else { &mut () };
+    let mut gaps = InterTokenLatency::default();
+    let mut both = (&mut gaps, &mut watch);
+    let observer: &mut dyn Observer = if watched { &mut both } else { both.0 };
     let driven;
     let result = match arriving {
         Arriving::Open(workload) => {
@@ -1072,14 +1073,16 @@ fn run_setting(
         write_series(path, &result, &watch.1)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let timelines = result.timelines()?;
+    let table = RequestTable::of(&result.timelines()?);
     let statistics = *result.statistics();
     let beyond = setting.beyond(&cost);
-    let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
+    let ttft: Vec<f64> = table.requests().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
     let each = server.each();
-    let (findings, verdict) = believed(&timelines, &statistics, &each, result.end(), &setting)?;
-    let report = report_of(arguments, &setting, &result, &timelines)?;
+    let report = report_of(arguments, &setting, &result, &table, &gaps)?;
+    let latencies = report.as_ref().and_then(|r| r.latencies);
+    let run = Evidence { latencies, ..Evidence::of(&table, &setting.slo) };
+    let (findings, verdict) = believed(run, &statistics, &each, result.end(), &setting)?;
     if let Some(path) = &arguments.requests_out {
         write_timelines(path, &result)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -1139,19 +1142,21 @@ fn report_of(
     arguments: &Arguments,
     setting: &Setting,
     result: &RunResult<'_>,
-    timelines: &[RequestTimeline],
+    table: &RequestTable,
+    gaps: &InterTokenLatency,
 ) -> Result<Option<Report>> {
-    if timelines.is_empty() {
+    if table.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Report::new(&Input {
-        timelines,
+    let settings = Settings {
         window: window_of(result.statistics())?,
         truncated: result.end().is_truncated(),
         slo: &setting.slo,
         method: arguments.objectives.method(),
         confidence: arguments.objectives.confidence()?,
-    })?))
+    };
+    let report = Report::of_table(table, &settings)?;
+    Ok(Some(report.with_itl(gaps, &settings)))
 }
 
 /// The time that rates are over. A run whose steps cost nothing takes no time, and has no rates.
@@ -1168,7 +1173,7 @@ const CHECKS: [&str; 6] = ["W02", "W10", "W25", "W28", "W32", "W35"];
 
 /// What the run is usable for.
 fn believed(
-    timelines: &[RequestTimeline],
+    run: Evidence<'_>,
     statistics: &RunStatistics,
     each: &[RunStatistics],
     end: RunEnd,
@@ -1192,18 +1197,17 @@ fn believed(
     } else {
         Vec::new()
     };
-    let table = RequestTable::of(timelines);
     // A cache of prompts answers faster than any prefill.
     let floor = machine(&setting.step_time)
         .filter(|_| statistics.kv.is_none_or(|kv| kv.counters.hit_tokens == 0));
     let floor = floor.and_then(|m| Floor::of(&m, None).ok());
-    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(&table))?;
+    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(run.requests))?;
     let facts = Facts::new(&Evidence {
         truncated: end.is_truncated(),
         conservation: Some(conservation(statistics)),
         ideal: &ideal,
         replicas: &replicas,
-        ..Evidence::of(&table, &setting.slo)
+        ..run
     });
     Ok(raised(&facts))
 }

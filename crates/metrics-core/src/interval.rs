@@ -80,6 +80,9 @@ pub enum NoInterval {
     /// The samples are in a sketch, which does not keep their order.
     #[error("a sketch does not keep the order of the requests")]
     Sketched,
+    /// The samples are counted, whoever they are of.
+    #[error("they are counted, without their order")]
+    Counted,
     /// Even the longest blocks follow their neighbours: the run drifts, or is too short.
     #[error(
         "the run drifts or is too short: {blocks} blocks are still correlated, \
@@ -681,7 +684,16 @@ fn deviations(values: &[f64]) -> Vec<f64> {
 }
 
 fn products(deviations: &[f64], lag: usize) -> f64 {
-    deviations.iter().zip(&deviations[lag..]).map(|(a, b)| a * b).sum()
+    let later = &deviations[lag..];
+    let (a, b) = (deviations[..later.len()].as_chunks::<8>(), later.as_chunks::<8>());
+    // Sums that do not wait for each other take a fraction of the time of a single one.
+    let mut sums = [0.0; 8];
+    for (a, b) in a.0.iter().zip(b.0) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f64>() + a.1.iter().zip(b.1).map(|(a, b)| a * b).sum::<f64>()
 }
 
 /// Fewest effective samples for an interval of a correlated run.

@@ -10,12 +10,13 @@ use crate::interval::{Confidence, Correlation, Interval, NoInterval, Series, pro
 use crate::latency::RequestMetrics;
 use crate::sketch::RELATIVE_ERROR;
 use crate::slo::{Judgement, Latency, Limit, Slo, SloSet};
-use crate::summary::{PercentileMethod, Summary};
+use crate::summary::{PercentileMethod, Ranked, Summary, percentiles_of};
 use crate::table::{Observed, Request, RequestTable, Selection};
 use crate::tally::{SloCounts, Tally, Tokens};
 use crate::throughput::{request_throughput, token_throughput};
 use crate::timeline::{GapKind, Outcome, RequestTimeline};
 use crate::units::{Requests, RequestsPerSecond, Seconds, TokensPerSecond, Unit};
+use crate::validity::evidence::{Latencies, Spread};
 
 /// The percentiles that a report shows, as shares.
 pub const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -81,6 +82,8 @@ pub struct Report {
     pub in_flight_n: u64,
     /// What is different if the figures come from sketches.
     pub sketched: Option<Sketched>,
+    /// The latencies as the verdict reads them; none where the figures come from sketches.
+    pub latencies: Option<Latencies>,
 }
 
 /// What is different in a report from sketches: no intervals of latencies, no peak in flight.
@@ -327,8 +330,15 @@ impl Report {
             _ => None,
         };
         let mut asked = Asked::new(table, &completed, settings);
+        let latency = latency(&mut asked);
+        let of = |l| asked.found(l).map_or(Spread::default(), |found| found.spread);
         Ok(Self {
-            latency: latency(&mut asked),
+            latencies: Some(Latencies {
+                ttft: of(Latency::Ttft),
+                tpot: of(Latency::Tpot),
+                e2e: of(Latency::E2e),
+            }),
+            latency,
             throughput: Throughput::new(&completed, window.as_ref())?,
             goodput: if settings.slo.is_empty() || settings.truncated {
                 None
@@ -341,6 +351,31 @@ impl Report {
             in_flight_n,
             sketched: None,
         })
+    }
+
+    /// The same report with a row for the gaps between tokens, `itl`, which stand for those of all
+    /// requests, completed or not. It has no intervals.
+    #[must_use]
+    pub fn with_itl(mut self, gaps: &impl Ranked, settings: &Settings<'_>) -> Self {
+        let (Some(max), Some(mean)) = (gaps.max(), gaps.mean()) else { return self };
+        let figure = |p, value| Figure { p, value, interval: Err(NoInterval::Counted) };
+        let values = percentiles_of(gaps, &PERCENTILES, settings.method);
+        let percentiles = PERCENTILES.into_iter().zip(values);
+        let row = Distribution {
+            name: "itl",
+            unit: Unit::SECOND,
+            figures: Some(Figures {
+                n: gaps.n(),
+                percentiles: percentiles.map(|(p, value)| figure(Some(p), value)).collect(),
+                max,
+                mean: figure(None, mean),
+            }),
+            one_token_left_out: 0,
+            unknown_left_out: 0,
+        };
+        let place = self.latency.iter().position(|d| d.name == Latency::E2e.name());
+        self.latency.insert(place.unwrap_or(self.latency.len()), row);
+        self
     }
 
     /// The figures of a tally: counts, sums and shares as in [`Report::of_table`], percentiles
@@ -385,6 +420,7 @@ impl Report {
             in_flight: None,
             in_flight_n: tally.stays_n,
             sketched: Some(Sketched { relative_error: RELATIVE_ERROR, in_flight_mean }),
+            latencies: None,
         })
     }
 
@@ -441,6 +477,8 @@ struct Found {
     known: usize,
     /// The percentiles that targets ask for.
     percentiles: Vec<(f64, Percentile)>,
+    /// Its figures as the verdict reads them.
+    spread: Spread,
 }
 
 /// A percentile as a target needs it.
@@ -481,7 +519,8 @@ impl<'a> Asked<'a> {
             .collect();
         let correlation = series.as_ref().ok().map(Series::correlation);
         if let Some(found) = self.found.get_mut(latency as usize) {
-            *found = Found { correlation, known, percentiles };
+            let spread = series.as_ref().map(Spread::of_series).unwrap_or_default();
+            *found = Found { correlation, known, percentiles, spread };
         }
         figures(&series.ok()?, settings)
     }

@@ -102,9 +102,21 @@ impl Sketch {
     ///
     /// [`Error::TooSmall`] below 0, [`Error::TooLarge`] beyond what a bucket can count.
     pub fn record(&mut self, value: f64) -> Result<()> {
+        self.record_times(value, 1)
+    }
+
+    /// Adds `n` equal samples.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sketch::record`].
+    pub fn record_times(&mut self, value: f64, n: u64) -> Result<()> {
         let value = within("a sample of a sketch", value, 0.0, self.scale.largest())? + 0.0;
-        self.counts.record(self.scale.units(value)).map_err(|e| broken(&e))?;
-        self.sum.add(value);
+        if n == 0 {
+            return Ok(());
+        }
+        self.counts.record_n(self.scale.units(value), n).map_err(|e| broken(&e))?;
+        self.sum.add_times(value, n);
         let (low, high) = self.range.unwrap_or((value, value));
         self.range = Some((low.min(value), high.max(value)));
         Ok(())
@@ -325,6 +337,20 @@ impl ExactSum {
         }
         if let Some(sum) = self.bins.get_mut(bin) {
             *sum = sum.saturating_add(i128::from(mantissa) << (exponent % EXPONENTS));
+        }
+    }
+
+    /// Adds such a number `n` times.
+    pub fn add_times(&mut self, value: f64, n: u64) {
+        // A number times a power of two is exact, so n is taken by its binary digits.
+        let mut part = value;
+        let mut rest = n;
+        while 0 < rest {
+            if rest % 2 == 1 {
+                self.add(part);
+            }
+            part *= 2.0;
+            rest /= 2;
         }
     }
 

@@ -177,7 +177,11 @@ fn check(samples: &mut [f64]) -> Result<()> {
 fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
     let mut sorted = samples.to_vec();
     check(&mut sorted)?;
-    sorted.sort_unstable_by(f64::total_cmp);
+    if RADIX.contains(&sorted.len()) {
+        radsort::sort(&mut sorted);
+    } else {
+        sorted.sort_unstable_by(f64::total_cmp);
+    }
     Ok(sorted)
 }
 
@@ -186,9 +190,17 @@ fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
 fn places(samples: &[f64]) -> Vec<(i64, usize)> {
     let mut places: Vec<(i64, usize)> =
         samples.iter().enumerate().map(|(i, x)| (ordered(*x), i)).collect();
-    places.sort_unstable_by_key(|p| p.0);
+    if RADIX.contains(&places.len()) {
+        radsort::sort_by_key(&mut places, |p| p.0);
+    } else {
+        places.sort_unstable_by_key(|p| p.0);
+    }
     places
 }
+
+/// How many samples are sorted digit by digit: of fewer the passes cost more than comparisons, and
+/// of more the second buffer costs memory where logs of millions of requests are read.
+const RADIX: std::ops::Range<usize> = 1 << 9..1 << 20;
 
 /// An integer that is ordered as the number is; one zero for both.
 fn ordered(x: f64) -> i64 {
@@ -253,6 +265,42 @@ pub(crate) fn of_order_statistics(
             at((rank as usize).clamp(1, n) - 1)
         }
     }
+}
+
+/// Samples that are counted and not held one by one, by what a report asks of them: the gaps of a
+/// simulated run, of which there are as many as tokens.
+pub trait Ranked {
+    /// The number of samples.
+    fn n(&self) -> u64;
+
+    /// Their mean; `None` without any.
+    fn mean(&self) -> Option<f64>;
+
+    /// The largest; `None` without any.
+    fn max(&self) -> Option<f64>;
+
+    /// The samples at these places in ascending order, from 0, each below [`n`](Ranked::n).
+    fn in_order(&self, places: &[u64]) -> Vec<f64>;
+}
+
+/// The percentiles at `shares`, each from 0 to 1, of samples of which there is at least one.
+pub(crate) fn percentiles_of(
+    samples: &impl Ranked,
+    shares: &[f64],
+    method: PercentileMethod,
+) -> Vec<f64> {
+    let n = usize::try_from(samples.n()).unwrap_or(usize::MAX);
+    // Which places a definition reads does not depend on what is there.
+    let mut places = Vec::new();
+    for &p in shares {
+        of_order_statistics(n, p, method, |i| {
+            places.push(i as u64);
+            0.0
+        });
+    }
+    let mut found = samples.in_order(&places).into_iter();
+    let mut next = |_| found.next().unwrap_or_default();
+    shares.iter().map(|&p| of_order_statistics(n, p, method, &mut next)).collect()
 }
 
 /// The sum without the rounding errors that a plain loop gathers (Neumaier's compensation).

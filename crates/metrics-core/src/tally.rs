@@ -268,6 +268,15 @@ impl Tally {
         }
     }
 
+    /// Adds `n` equal gaps between tokens, of whichever requests.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sketch::record`].
+    pub fn push_gaps(&mut self, gap: Seconds, n: u64) -> Result<()> {
+        self.latency.get_mut(2).map_or(Ok(()), |itl| itl.record_times(gap.get(), n))
+    }
+
     /// Adds the requests of another tally.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
+use crate::itl::GapRun;
 use crate::memory::Preemption;
 use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, Transfer};
@@ -213,6 +214,10 @@ impl Observer for Numbered<'_> {
     fn idle(&mut self, from: Ticks, to: Ticks) {
         self.0.idle(from, to);
     }
+
+    fn gaps(&mut self, runs: &[GapRun]) {
+        self.0.gaps(runs);
+    }
 }
 
 impl<P: Server, D: Server> Disaggregated<P, D> {
@@ -324,7 +329,9 @@ impl<P: Server, D: Server> Disaggregated<P, D> {
                 transfer.to = Some(to);
                 self.totals.transfer_time += to.0 - transfer.from.0;
             }
-            self.decode.submit(Job { arrival: to, made_tokens: 1, ..inside.job.clone() })?;
+            let first = inside.first.as_deref().and_then(|f| f.record.first_token());
+            let job = Job { arrival: to, made_tokens: 1, made_at: first, ..inside.job.clone() };
+            self.decode.submit(job)?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::collections::BinaryHeap;
 
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
+use crate::itl::GapRun;
 use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
 use crate::queue::{Place, Queue};
@@ -145,6 +146,13 @@ pub(crate) struct Skipping {
     returned: Vec<u32>,
     /// Tokens whose KV moves before the next step.
     moved: u64,
+
+    /// When all who decoded got a token.
+    beat: Ticks,
+    /// Who decodes and got its last token at another time, which its [`Entry`] knows.
+    apart: Vec<u32>,
+    /// Gaps between tokens that ended in the last stretch.
+    gaps: Vec<GapRun>,
 }
 
 /// Blocks of the batch, counted for the group of decodes as a whole.
@@ -315,6 +323,9 @@ impl Skipping {
             preempted: Vec::new(),
             returned: Vec::new(),
             moved: 0,
+            beat: Ticks::ZERO,
+            apart: Vec::new(),
+            gaps: Vec::new(),
         }
     }
 
@@ -607,14 +618,14 @@ impl Skipping {
         let i = short(position);
         let known = self.known(position, r);
         let moved = known - u64::from(self.emits);
-        self.take_out(i, r);
+        let token_at = self.take_out(i, r);
         let row = &mut self.rows[position];
         row.phase = Phase::Swapped;
         row.target = known;
         row.decoded = known - r.input;
         self.join_queue(i, r);
         self.moved += moved;
-        self.preempted.push(Preempted { position: i, lost: 0, moved });
+        self.preempted.push(Preempted { position: i, lost: 0, moved, token_at });
     }
 
     /// Brings in who is next in the queue, with its KV.
@@ -650,7 +661,7 @@ impl Skipping {
             _ => self.prefilled(position),
         };
         let left = target - self.prefilled(position);
-        self.take_out(i, r);
+        let token_at = self.take_out(i, r);
         self.outstanding += known - left;
         if to_end {
             self.seq += 1;
@@ -666,18 +677,23 @@ impl Skipping {
             row.seq = seq;
         }
         self.join_queue(i, r);
-        self.preempted.push(Preempted { position: i, lost, moved: 0 });
+        self.preempted.push(Preempted { position: i, lost, moved: 0, token_at });
     }
 
-    /// Takes a running request out of every count.
-    fn take_out(&mut self, i: u32, r: &Entry) {
+    /// Takes a running request out of every count; when it got its last token, if that was with
+    /// all others.
+    fn take_out(&mut self, i: u32, r: &Entry) -> Option<Ticks> {
+        let mut token_at = None;
         let position = i as usize;
         let known = self.known(position, r);
         let prefilled = self.prefilled(position);
         if self.rows[position].phase == Phase::Decode {
             self.decoding -= 1;
             self.context -= known;
+            let alone = self.fresh.contains(&i) || self.apart.contains(&i);
+            token_at = (!alone).then_some(self.beat);
             self.fresh.retain(|&j| j != i);
+            self.apart.retain(|&j| j != i);
             self.returned.retain(|&j| j != i);
             self.give_back(known, r);
         } else {
@@ -689,6 +705,7 @@ impl Skipping {
             }
         }
         self.unlink(i);
+        token_at
     }
 
     /// Frees the blocks of a decode that knows so many tokens.
@@ -749,9 +766,15 @@ impl Skipping {
         }
     }
 
+    /// Gaps between tokens that ended in the last stretch.
+    pub fn gaps(&self) -> &[GapRun] {
+        &self.gaps
+    }
+
     /// Runs the stretch, and tells who `finished` in its last step.
     pub fn apply(&mut self, stretch: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         let end = stretch.end;
+        self.gaps.clear();
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
         self.note_left_out(stretch, requests);
         self.date_returns(stretch.start, requests);
@@ -847,9 +870,7 @@ impl Skipping {
         if self.all_decode {
             self.decode_clock += stretch.steps;
             self.context += stretch.steps * self.decoding;
-            for i in self.fresh.drain(..) {
-                requests[i as usize].token(first_end);
-            }
+            self.gaps_of_all(stretch, first_end, requests);
         } else if !self.decodes.is_empty() {
             for &i in &self.decodes {
                 let known = self.known(i as usize, &requests[i as usize]);
@@ -862,10 +883,45 @@ impl Skipping {
                     paged.part(stored, self.decode_clock);
                     paged.join(stored + stretch.steps, self.decode_clock);
                 }
-                requests[i as usize].token(first_end);
+                let fresh = self.fresh.contains(&i);
+                let apart = self.apart.contains(&i);
+                let r = &mut requests[i as usize];
+                let own = r.token(first_end);
+                let before = if fresh || apart { own } else { Some(self.beat) };
+                self.gaps.extend(before.map(|t| GapRun::between(t, first_end, 1)));
+                if 1 < stretch.steps {
+                    let Stretch { start, time, steps, .. } = stretch;
+                    self.gaps.push(GapRun::of_steps(*start, time, 1, *steps, 1));
+                }
+                r.token_at = Some(stretch.end);
+                if !apart {
+                    self.apart.push(i);
+                }
             }
             self.fresh.retain(|i| !self.decodes.contains(i));
         }
+    }
+
+    /// The gaps of a stretch in which all decode.
+    fn gaps_of_all(&mut self, stretch: &Stretch, first_end: Ticks, requests: &mut [Entry]) {
+        let Stretch { start, steps, time, .. } = stretch;
+        let alone = self.fresh.len() + self.apart.len();
+        let together = self.decoding - alone as u64;
+        if alone == 0 && self.beat == *start {
+            self.gaps.push(GapRun::of_steps(*start, time, 0, *steps, together));
+        } else {
+            if 0 < together {
+                self.gaps.push(GapRun::between(self.beat, first_end, together));
+            }
+            for i in self.fresh.drain(..).chain(self.apart.drain(..)) {
+                let before = requests[i as usize].token(first_end);
+                self.gaps.extend(before.map(|t| GapRun::between(t, first_end, 1)));
+            }
+            if 1 < *steps {
+                self.gaps.push(GapRun::of_steps(*start, time, 1, *steps, self.decoding));
+            }
+        }
+        self.beat = stretch.end;
     }
 
     /// Puts a request with `done` prompt tokens into the group that fits; `true` if none does,
@@ -938,7 +994,8 @@ impl Skipping {
         r.prompt_done(end);
         let mut left = r.output - decoded;
         if self.emits {
-            r.token(end);
+            let before = r.token(end);
+            self.gaps.extend(before.map(|t| GapRun::between(t, end, 1)));
             self.context += 1;
             self.outstanding -= 1;
             left -= 1;
@@ -948,6 +1005,9 @@ impl Skipping {
             }
         } else {
             self.fresh.push(i);
+        }
+        if self.emits && end != self.beat {
+            self.apart.push(i);
         }
         let row = &mut self.rows[i as usize];
         row.phase = Phase::Decode;
@@ -960,6 +1020,7 @@ impl Skipping {
     fn finish(&mut self, i: u32, r: &Entry) {
         self.decoding -= 1;
         self.context -= r.input + r.output;
+        self.apart.retain(|&j| j != i);
         self.give_back(r.input + r.output, r);
         self.unlink(i);
     }

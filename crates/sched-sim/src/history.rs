@@ -1,5 +1,6 @@
 //! What happened step by step, for those who want to know: stretches, and the batch history.
 
+use crate::itl::GapRun;
 use crate::step_time::{StepWork, StretchTime};
 use crate::time::Ticks;
 
@@ -55,6 +56,11 @@ pub trait Observer {
     fn idle(&mut self, from: Ticks, to: Ticks) {
         let _ = (from, to);
     }
+
+    /// The gaps between tokens that ended in the last stretch.
+    fn gaps(&mut self, runs: &[GapRun]) {
+        let _ = runs;
+    }
 }
 
 impl Observer for () {}
@@ -70,6 +76,10 @@ impl<O: Observer + ?Sized> Observer for &mut O {
 
     fn idle(&mut self, from: Ticks, to: Ticks) {
         (**self).idle(from, to);
+    }
+
+    fn gaps(&mut self, runs: &[GapRun]) {
+        (**self).gaps(runs);
     }
 }
 
@@ -87,6 +97,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     fn idle(&mut self, from: Ticks, to: Ticks) {
         self.0.idle(from, to);
         self.1.idle(from, to);
+    }
+
+    fn gaps(&mut self, runs: &[GapRun]) {
+        self.0.gaps(runs);
+        self.1.gaps(runs);
     }
 }
 

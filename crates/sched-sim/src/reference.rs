@@ -7,6 +7,7 @@
 
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
+use crate::itl::GapRun;
 use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
 use crate::replica::{Entry, Preempted, Replica, short};
@@ -96,6 +97,8 @@ pub(crate) struct Plain {
     preempted: Vec<Preempted>,
     /// Tokens whose KV moves before the next step.
     moved: u64,
+    /// Gaps between tokens that ended in the last step.
+    gaps: Vec<GapRun>,
 }
 
 impl Plain {
@@ -234,7 +237,8 @@ impl Plain {
         let mut row = self.rows.remove(at);
         let unstored = u64::from(self.emits && row.is_decoding());
         let lost = row.held() - unstored;
-        self.preempted.push(Preempted { position: short(position), lost, moved: 0 });
+        let position = short(position);
+        self.preempted.push(Preempted { position, lost, moved: 0, token_at: None });
         if to_end {
             self.joined += 1;
             row.place.1 = self.joined;
@@ -250,7 +254,8 @@ impl Plain {
         let mut row = self.rows.remove(at);
         let moved = row.held() - u64::from(self.emits);
         self.moved += moved;
-        self.preempted.push(Preempted { position: short(position), lost: 0, moved });
+        let position = short(position);
+        self.preempted.push(Preempted { position, lost: 0, moved, token_at: None });
         (row.swapped, row.blocks) = (true, 0);
         self.waiting.push(row);
     }
@@ -393,8 +398,14 @@ impl Plain {
         }
     }
 
+    /// Gaps between tokens that ended in the last step.
+    pub fn gaps(&self) -> &[GapRun] {
+        &self.gaps
+    }
+
     /// Runs the step, and tells who `finished` in it.
     pub fn apply(&mut self, step: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
+        self.gaps.clear();
         let used = self.used();
         self.kv.used_time += step.duration().0 * u128::from(used);
         self.kv.used_max = self.kv.used_max.max(used);
@@ -414,6 +425,10 @@ impl Plain {
                 Came::Returned => request.returned(step.start),
             }
         }
+        let gaps = &mut self.gaps;
+        let mut token = |request: &mut Entry| {
+            gaps.extend(request.token(step.end).map(|t| GapRun::between(t, step.end, 1)));
+        };
         for row in &mut self.rows {
             if !row.served {
                 continue;
@@ -421,7 +436,7 @@ impl Plain {
             row.served = false;
             let request = &mut requests[row.position];
             if row.tokens == 0 {
-                request.token(step.end);
+                token(request);
                 row.decoded += 1;
                 row.since += 1;
             } else {
@@ -430,7 +445,7 @@ impl Plain {
                 if row.is_decoding() {
                     request.prompt_done(step.end);
                     if self.emits {
-                        request.token(step.end);
+                        token(request);
                         row.decoded += 1;
                         row.since += 1;
                     }

@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     /// Whether there is a request at this position now.
     pub inside: bool,
     pub record: RequestRecord,
+    /// When it got its last token, as far as it was served by name; see [`Skipping`].
+    pub token_at: Option<Ticks>,
     pub stalls: Vec<Stall>,
     /// Steps that left it out although it was in the batch.
     pub held: Vec<Span>,
@@ -54,17 +56,20 @@ impl Entry {
             priority: job.priority,
             inside: true,
             record: RequestRecord::NEW,
+            token_at: job.made_at,
             stalls: Vec::new(),
             held: Vec::new(),
         }
     }
 
-    /// Its prompt, or all that it knows after a preemption, is computed and a token made.
-    pub fn token(&mut self, at: Ticks) {
+    /// Its prompt, or all that it knows after a preemption, is computed and a token made; when the
+    /// one before that was.
+    pub fn token(&mut self, at: Ticks) -> Option<Ticks> {
         self.record.first_token = self.record.first_token().unwrap_or(at);
         if let Some(stall) = self.stalls.last_mut() {
             stall.caught_up.get_or_insert(at);
         }
+        self.token_at.replace(at)
     }
 
     /// All that it knows is computed.
@@ -126,6 +131,8 @@ pub(crate) struct Preempted {
     pub lost: u64,
     /// Tokens whose KV moves out.
     pub moved: u64,
+    /// When it got its last token, if that was together with all others.
+    pub token_at: Option<Ticks>,
 }
 
 /// Requests that are in the same list of positions for the server and its engine.
@@ -364,8 +371,9 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     fn note_preemptions(&mut self) -> bool {
         let from = self.clock.now;
         let preempted = on!(&self.engine, b => b.preempted());
-        for &Preempted { position, lost: lost_tokens, moved } in preempted {
-            let stalls = &mut self.requests[position as usize].stalls;
+        for &Preempted { position, lost: lost_tokens, moved, token_at } in preempted {
+            let Entry { stalls, token_at: last, .. } = &mut self.requests[position as usize];
+            *last = token_at.or(*last);
             self.preemptions += 1;
             self.swapped_tokens += moved;
             self.preempted_requests += u64::from(stalls.is_empty());
@@ -423,6 +431,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         let mut finished = std::mem::take(&mut self.finished);
         let requests = &mut self.requests;
         on!(&mut self.engine, b => b.apply(stretch, requests, &mut finished));
+        observer.gaps(on!(&mut self.engine, b => b.gaps()));
         self.policy.ran(&stretch.work, stretch.steps);
         self.clock.advance(stretch, finished.len() as u64);
         for position in finished.drain(..) {

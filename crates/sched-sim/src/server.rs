@@ -47,6 +47,8 @@ pub struct Job {
     /// here. With them comes the KV of all that was computed there, which takes room here from its
     /// admission on; it has nothing to prefill, unless a preemption loses that KV.
     pub made_tokens: u64,
+    /// When the last of them was made; unknown, the first gap between tokens here is not counted.
+    pub made_at: Option<Ticks>,
 }
 
 impl Job {
@@ -63,6 +65,7 @@ impl Job {
             cancel_at: None,
             timeout_at: None,
             made_tokens: 0,
+            made_at: None,
         }
     }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Pool, booked, driven, jobs, limits, lines, pool, served, step_time, transfer, workload,
+    Gaps, Pool, booked, driven, jobs, limits, lines, pool, served, step_time, transfer, workload,
 };
 use proptest::prelude::*;
 use sched_sim::fleet::{Fleet, RouterKind};
@@ -64,12 +64,23 @@ proptest! {
         let run = |reference| {
             let prefill = prefill.fleet(fast, limits, reference);
             let mut server = Disaggregated::new(prefill, decode.fleet(slow, limits, reference), transfer);
-            let mut over = Vec::new();
-            let end = run_stream(&mut server, jobs(), &mut (), |o| over.push(o)).unwrap();
-            (end, over, server.inside(), server.statistics(), server.each())
+            let (mut over, mut gaps) = (Vec::new(), Gaps::default());
+            let end = run_stream(&mut server, jobs(), &mut gaps, |o| over.push(o)).unwrap();
+            ((end, over, server.inside(), server.statistics(), server.each()), gaps)
         };
-        let (end, over, inside, s, each) = run(false);
-        prop_assert_eq!(&run(true), &(end, over.clone(), inside.clone(), s, each.clone()));
+        let ((end, over, inside, s, each), gaps) = run(false);
+        let (plain, plain_gaps) = run(true);
+        prop_assert_eq!(&plain, &(end, over.clone(), inside.clone(), s, each.clone()));
+        let made = over.iter().map(|o| &o.progress).chain(&inside).map(|p| p.output_tokens);
+        gaps.check(&plain_gaps, &s, &made.collect::<Vec<u64>>())?;
+        if over.iter().all(|o| o.progress.record.last_token().is_some()) && end == RunEnd::Completed {
+            // The gap in which the KV moved is one of them.
+            let each = over.iter().map(|o| {
+                let r = &o.progress.record;
+                r.last_token().unwrap().since(r.first_token().unwrap()).unwrap().attoseconds()
+            });
+            prop_assert_eq!(gaps.total(), each.sum::<u128>());
+        }
         prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
         prop_assert_eq!(each.len(), prefill.servers + decode.servers);
         for one in &each {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{driven, limits, make, policy, settings, step_time, workload};
+use common::{Gaps, driven, limits, make, policy, settings, step_time, workload};
 use proptest::prelude::*;
 use sched_sim::server::{Job, Over, Server, run_stream};
 use sched_sim::{
@@ -20,11 +20,11 @@ fn leaving() -> impl Strategy<Value = (Option<u64>, Vec<Option<u64>>)> {
     ]
 }
 
-type Outcome = (RunEnd, Vec<Over>, RunStatistics, BatchHistory);
+type Outcome = (RunEnd, Vec<Over>, Vec<u64>, RunStatistics, (BatchHistory, Gaps));
 
 fn run(mut server: Replica<Box<dyn Policy>, Affine>, jobs: impl Iterator<Item = Job>) -> Outcome {
     let mut over = Vec::new();
-    let mut history = BatchHistory::new();
+    let mut history = Default::default();
     let end = run_stream(&mut server, jobs, &mut history, |o| over.push(o)).unwrap();
     assert!(end != RunEnd::Completed || server.inside().is_empty());
     let load = server.load();
@@ -32,7 +32,9 @@ fn run(mut server: Replica<Box<dyn Policy>, Affine>, jobs: impl Iterator<Item = 
         assert_eq!((load.running, load.waiting, load.outstanding_tokens), (0, 0, 0));
         assert_eq!(load.kv_used, 0, "every block is free again");
     }
-    (end, over, server.statistics(), history)
+    let inside = server.inside();
+    let made = over.iter().map(|o| &o.progress).chain(&inside).map(|p| p.output_tokens).collect();
+    (end, over, made, server.statistics(), history)
 }
 
 proptest! {
@@ -60,12 +62,22 @@ proptest! {
         });
         let skipping = Replica::new(make(policy), step_time).settings(settings).limits(limits);
         let plain = Replica::reference(make(policy), step_time).settings(settings).limits(limits);
-        let (end, over, s, history) = run(skipping, jobs());
-        let (plain_end, plain_over, plain_s, plain_history) = run(plain, jobs());
+        let (end, over, made, s, (history, gaps)) = run(skipping, jobs());
+        let (plain_end, plain_over, _, plain_s, (plain_history, plain_gaps)) = run(plain, jobs());
         prop_assert_eq!(&over, &plain_over);
         prop_assert_eq!(s, plain_s);
         prop_assert_eq!(end, plain_end);
         prop_assert_eq!(&history, &plain_history);
+        gaps.check(&plain_gaps, &s, &made)?;
+        let all = over.iter().all(|o| o.progress.record.last_token().is_some());
+        if end == RunEnd::Completed && all {
+            // From the first token of an answer to its last there is nothing but gaps.
+            let each = over.iter().map(|o| {
+                let r = &o.progress.record;
+                r.last_token().unwrap().since(r.first_token().unwrap()).unwrap().attoseconds()
+            });
+            prop_assert_eq!(gaps.total(), each.sum::<u128>());
+        }
 
         prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
         if limits == RunLimits::default() {
@@ -205,8 +217,10 @@ fn a_return_is_dated_in_a_step_that_serves_nobody() {
         let new = if plain { Replica::reference } else { Replica::new };
         new(policy, step_time).settings(settings)
     };
-    let (end, over, s, history) = run(new(false), job());
-    assert_eq!((end, over.clone(), s, history), run(new(true), job()));
+    let (end, over, made, s, (history, gaps)) = run(new(false), job());
+    let (plain_end, plain_over, _, plain_s, (plain_history, plain_gaps)) = run(new(true), job());
+    assert_eq!((end, &over, s, history), (plain_end, &plain_over, plain_s, plain_history));
+    gaps.check(&plain_gaps, &s, &made).unwrap();
     assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
     assert_eq!(s.timed_out, 1);
     assert_eq!(over[0].progress.stalls[0].readmitted, Some("1ms".parse().unwrap()));

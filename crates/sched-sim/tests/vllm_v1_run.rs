@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{driven, limits, step_time};
+use common::{Gaps, driven, limits, step_time, tokens_of};
 use proptest::prelude::*;
 use sched_sim::vllm_v1::replay::{Abort, Phase, Replay, ReplayRequest, StepNanoseconds};
 use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, VllmConfig, VllmReplica, VllmV1, VllmV1Run};
@@ -119,11 +119,22 @@ fn both<'w, T: StepTime + Clone>(
     limits: RunLimits,
 ) -> Result<(Result<RunResult<'w>, SimError>, BatchHistory), TestCaseError> {
     let run = || Simulation::vllm_v1(workload, vllm.clone(), step_time.clone()).limits(limits);
-    let (mut fast_history, mut plain_history) = (BatchHistory::new(), BatchHistory::new());
+    let (mut fast_history, mut plain_history) = Default::default();
     let fast = run().run_observed(&mut fast_history);
     let plain = run().run_reference_observed(&mut plain_history);
     prop_assert_eq!(&fast, &plain);
+    let (fast_history, fast_gaps): (BatchHistory, Gaps) = fast_history;
+    let (plain_history, plain_gaps): (BatchHistory, Gaps) = plain_history;
     prop_assert_eq!(&fast_history, &plain_history);
+    if let Ok(result) = &fast {
+        fast_gaps.check(&plain_gaps, result.statistics(), &tokens_of(result))?;
+        let records = result.records().iter();
+        if records.clone().all(|r| r.last_token().is_some()) {
+            let each = records.map(|r| r.last_token().unwrap().since(r.first_token().unwrap()));
+            let each = each.map(|stay| stay.unwrap().attoseconds());
+            prop_assert_eq!(fast_gaps.total(), each.sum::<u128>());
+        }
+    }
     Ok((fast, fast_history))
 }
 

@@ -17,9 +17,10 @@ use crate::prometheus::{Levels, Snapshot, What};
 use crate::run::{RequestRate, Run, Values};
 use crate::stated::{self, Of, Statistic};
 
-/// The facts of a run under objectives; `requests` is the table of its timelines.
+/// The facts of a run under objectives; `requests` is the table of its timelines, and `report` what
+/// was computed from it, if there is one: nothing is then sorted twice.
 #[must_use]
-pub fn facts(run: &Run, requests: &RequestTable, slo: &SloSet) -> Facts {
+pub fn facts(run: &Run, requests: &RequestTable, slo: &SloSet, report: Option<&Report>) -> Facts {
     let client_delay_s = numbers(run, &["client_delay_s"]);
     let cached_tokens = numbers(run, &["cached_tokens"]);
     let prompts = texts(run, &["prompt_hash", "prompt"]);
@@ -35,6 +36,7 @@ pub fn facts(run: &Run, requests: &RequestTable, slo: &SloSet) -> Facts {
         stated: stated(run),
         counts_disagree: note(run, "counts-disagree"),
         called_invalid: note(run, "result-invalid"),
+        latencies: report.and_then(|r| r.latencies),
         ..Evidence::of(requests, slo)
     })
 }
@@ -49,7 +51,7 @@ fn note<'a>(run: &'a Run, id: &str) -> Option<&'a str> {
 /// What needs the requests themselves is absent; see [`metrics_core::validity::NEED_REQUESTS`].
 #[must_use]
 pub fn sketched(run: &Run, report: &Report, slo: &SloSet) -> Facts {
-    let mut facts = facts(run, &RequestTable::default(), slo);
+    let mut facts = facts(run, &RequestTable::default(), slo, None);
     let t = &report.throughput;
     let count = |wanted: fn(Outcome) -> bool| {
         report.outcomes.iter().filter(|(o, _)| wanted(*o)).map(|(_, n)| n).sum::<u64>()

@@ -58,7 +58,7 @@ fn a_loadgen_summary_is_stated_figures() {
     assert_snapshot!(run.notes[0].text, @"loadgen itself does not accept the run: `Result is: INVALID`, `Performance constraints satisfied: NO`");
     assert!(run.missing.iter().any(|m| m.what == "how many requests there were"));
     // What the tool says of its run reaches the verdict.
-    let facts = serving_io::evidence::facts(run, &RequestTable::default(), &SloSet::none());
+    let facts = serving_io::evidence::facts(run, &RequestTable::default(), &SloSet::none(), None);
     let found = findings(&facts);
     let f = found.iter().find(|f| f.check.id == "W39").unwrap();
     assert_eq!(f.says, run.notes[0].text);

@@ -11,7 +11,7 @@ use metrics_core::validity::NEED_REQUESTS;
 use metrics_core::{Outcome, format};
 use sched_sim::server::{Ending, Job, Rejection, run_stream};
 use sched_sim::workload::WorkloadSpec;
-use sched_sim::{Ticks, Workload};
+use sched_sim::{GapRun, Observer, Ticks, Workload};
 use serving_io::evidence::sketched;
 use serving_io::run::Run;
 use serving_io::scenario::VLLM_V1;
@@ -100,9 +100,10 @@ pub fn simulate(
         moved: Moved::default(),
         error: None,
     };
+    let mut itl = Itl { tally: Tally::new(&setting.slo)?, error: None };
     let end = {
         let jobs = drawn.jobs(spec, &setting, bar)?;
-        run_stream(&mut *server, jobs, &mut (), |over| {
+        run_stream(&mut *server, jobs, &mut itl, |over| {
             if let (None, Ending::Rejected(why)) = (&counted.refused, over.ending) {
                 // Its number counts from 0, and its id in a workload from 1.
                 counted.refused = Some((over.progress.id + 1, why));
@@ -113,9 +114,11 @@ pub fn simulate(
     for progress in server.inside() {
         counted.push(&progress, Outcome::CutOff);
     }
-    if let Some(error) = drawn.error.take().or(counted.error.take()) {
+    let error = drawn.error.take().or(counted.error.take());
+    if let Some(error) = error.or(itl.error.map(anyhow::Error::from)) {
         return Err(error);
     }
+    counted.tally.merge(&itl.tally)?;
     let statistics = server.statistics();
 
     let as_whom = if config.is_some() { ", as vLLM does" } else { "" };
@@ -243,6 +246,24 @@ struct Counted {
     /// What moved between two pools.
     moved: Moved,
     error: Option<anyhow::Error>,
+}
+
+/// The gaps between tokens.
+struct Itl {
+    tally: Tally,
+    error: Option<metrics_core::Error>,
+}
+
+impl Observer for Itl {
+    fn gaps(&mut self, runs: &[GapRun]) {
+        for run in runs {
+            for j in 0..run.steps {
+                let gap = run.gap(j).to_seconds();
+                let pushed = gap.and_then(|gap| self.tally.push_gaps(gap, run.requests));
+                self.error = self.error.take().or(pushed.err());
+            }
+        }
+    }
 }
 
 impl Counted {

@@ -227,6 +227,19 @@ pub struct Evidence<'a> {
     pub conservation: Option<Conservation>,
     /// Latencies to be held against the least possible.
     pub ideal: &'a [Ideal],
+    /// Figures of the latencies of the completed requests, where a report has computed them.
+    pub latencies: Option<Latencies>,
+}
+
+/// Figures of the latencies of completed requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// Time to first token.
+    pub ttft: Spread,
+    /// Time per output token, of answers of several tokens.
+    pub tpot: Spread,
+    /// From arrival to the last token.
+    pub e2e: Spread,
 }
 
 impl<'a> Evidence<'a> {
@@ -249,6 +262,7 @@ impl<'a> Evidence<'a> {
             server: Server::default(),
             conservation: None,
             ideal: &[],
+            latencies: None,
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::alerts::keeps_growing;
-use crate::interval::autocorrelation;
+use crate::interval::{Series, autocorrelation};
 use crate::latency::RequestMetrics;
 use crate::slo::{Judgement, Latency, SloSet};
 use crate::steady::{Profile, Stay};
@@ -17,8 +17,8 @@ use crate::timeline::{GapKind, Outcome};
 use crate::units::Seconds;
 
 use super::evidence::{
-    Evidence, Facts, Growth, Lengths, LimitFacts, Load, Objectives, Prompts, Sending, Spread,
-    Streams,
+    Evidence, Facts, Growth, Latencies, Lengths, LimitFacts, Load, Objectives, Prompts, Sending,
+    Spread, Streams,
 };
 use super::{Subject, load};
 
@@ -54,21 +54,42 @@ fn spread(values: &[f64], with_correlation: bool) -> Spread {
     let sample: Vec<f64> =
         values.iter().enumerate().filter(|(i, _)| chosen.takes(*i)).map(|(_, &x)| x).collect();
     let Ok(summary) = Summary::new(sample) else { return Spread::default() };
-    let mean = sum(values.iter().copied()) / n as f64;
-    let at = |p| summary.percentile(p).ok();
-    let max = values.iter().copied().max_by(f64::total_cmp);
-    let effective = (with_correlation && 20 <= n && n <= CORRELATED_MAX)
-        .then(|| summary.run().effective_samples());
+    let effective = (with_correlation && correlated(n)).then(|| summary.run().effective_samples());
     Spread {
         n: Some(n as u64),
-        mean: Some(mean),
-        std: Some(summary.std_population()),
-        p50: at(0.5),
-        p90: at(0.9),
-        p95: at(0.95),
-        p99: at(0.99),
-        max,
+        mean: Some(sum(values.iter().copied()) / n as f64),
+        max: values.iter().copied().max_by(f64::total_cmp),
         effective,
+        ..Spread::of(&summary)
+    }
+}
+
+/// Whether the correlation of so many samples is asked for.
+fn correlated(n: usize) -> bool {
+    20 <= n && n <= CORRELATED_MAX
+}
+
+impl Spread {
+    fn of(summary: &Summary) -> Self {
+        let at = |p| summary.percentile(p).ok();
+        Self {
+            n: Some(summary.n()),
+            mean: Some(summary.mean()),
+            std: Some(summary.std_population()),
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: Some(summary.max()),
+            effective: None,
+        }
+    }
+
+    /// The figures of samples that are sorted already.
+    pub(crate) fn of_series(series: &Series) -> Self {
+        let known = correlated(series.summary().values().len());
+        let effective = known.then(|| series.run().effective_samples());
+        Self { effective, ..Self::of(series.summary()) }
     }
 }
 
@@ -92,15 +113,20 @@ impl Facts {
         };
         let clients = e.load.clients();
         let of = |l: Latency| done.iter().filter_map(|t| l.of(&t)).collect::<Vec<f64>>();
-        let ttfts = of(Latency::Ttft);
-        let ttft = spread(&ttfts, true).or(e.stated.ttft);
-        let lag = clients.and_then(|n| usize::try_from(n).ok()).filter(|n| 3 * n <= ttfts.len());
-        let ttft_at_lag_n = lag.and_then(|n| autocorrelation(&ttfts, n).ok().flatten());
-        drop(ttfts);
+        let lag = clients.and_then(|n| usize::try_from(n).ok());
+        let ttft_at_lag_n = lag.and_then(|n| {
+            let ttfts = of(Latency::Ttft);
+            if ttfts.len() < 3 * n { None } else { autocorrelation(&ttfts, n).ok().flatten() }
+        });
         let with_gaps = done.iter().filter_map(|t| t.metrics()).filter(RequestMetrics::has_gaps);
-        let tpot = spread(&with_gaps.map(|m| m.tpot.get()).collect::<Vec<f64>>(), true);
+        let Latencies { ttft, tpot, e2e } = e.latencies.unwrap_or_else(|| Latencies {
+            ttft: spread(&of(Latency::Ttft), true),
+            tpot: spread(&with_gaps.map(|m| m.tpot.get()).collect::<Vec<f64>>(), true),
+            e2e: spread(&of(Latency::E2e), true),
+        });
+        let ttft = ttft.or(e.stated.ttft);
         let tpot = tpot.or(e.stated.tpot);
-        let e2e = spread(&of(Latency::E2e), true).or(e.stated.e2e);
+        let e2e = e2e.or(e.stated.e2e);
         let (streams, gaps) = streams(&done);
         let output = lengths(&done, e, completed);
         let profile = Profile::new(stays(table)).ok();

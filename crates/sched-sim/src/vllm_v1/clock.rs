@@ -18,10 +18,11 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::FixedState;
 
 use super::config::VllmConfig;
-use super::plan::{Kind, Plan};
+use super::plan::{Kind, Plan, Update};
 use super::scheduler::{NewRequest, Quiet, Taken, VllmV1};
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
+use crate::itl::GapRun;
 use crate::run::{Clock, Departures, Intake, run_workload};
 use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall};
@@ -155,6 +156,10 @@ pub struct VllmReplica<T> {
     empty: usize,
     /// Steps in a row in which nobody got a token.
     barren: u64,
+    /// When tokens were made last.
+    beat: Ticks,
+    /// Gaps between tokens that ended in the last stretch.
+    gaps: Vec<GapRun>,
     end: Option<RunEnd>,
 }
 
@@ -191,6 +196,8 @@ impl<T: StepTime> VllmReplica<T> {
             kv,
             empty: 0,
             barren: 0,
+            beat: Ticks::ZERO,
+            gaps: Vec::new(),
             end: None,
         })
     }
@@ -322,6 +329,7 @@ impl<T: StepTime> VllmReplica<T> {
                 output_segment: answer.unwrap_or((2 * PromptContent::OWN) | job.id),
                 max_tokens: job.output_tokens,
                 made_tokens: job.made_tokens,
+                made_at: job.made_at.map(|at| at.0),
             });
             let entry = Entry {
                 id: job.id,
@@ -436,8 +444,14 @@ impl<T: StepTime> VllmReplica<T> {
         let stretch = self.pass(&flight, observer);
         self.let_go();
         let Flight { plan, end, work, .. } = flight;
+        self.scheduler.tell(end.0);
         self.scheduler.update_from_output(plan);
         let update = std::mem::take(&mut self.scheduler.update);
+        self.gaps.clear();
+        self.note_gaps(end, &update);
+        observer.gaps(&self.gaps);
+        // An empty step makes none.
+        self.beat = if work.is_empty() { self.beat } else { end };
         let finished = update.finished.len() as u64;
         if let Some(stretch) = stretch {
             self.clock.statistics.add(&stretch, finished);
@@ -470,6 +484,15 @@ impl<T: StepTime> VllmReplica<T> {
             });
         }
         Ok(())
+    }
+
+    /// Notes the gaps before the tokens that an update at `end` brought.
+    fn note_gaps(&mut self, end: Ticks, update: &Update) {
+        if 0 < update.following {
+            self.gaps.push(GapRun::between(self.beat, end, update.following));
+        }
+        let apart = update.before.iter().map(|&t| GapRun::between(Ticks(t), end, 1));
+        self.gaps.extend(apart);
     }
 
     /// Steps without a token after which no scheduler gives one: far more than prompts need that
@@ -580,6 +603,7 @@ impl<T: StepTime> VllmReplica<T> {
             return Ok(false);
         }
         let after = before + taken.blocks;
+        let beat = self.beat;
         // With a step in flight, that one lands and the last of the new ones is in flight instead.
         let landed = self.in_flight.pop_front();
         if let Some(flight) = &landed {
@@ -609,6 +633,25 @@ impl<T: StepTime> VllmReplica<T> {
             self.kv.used_time = self.kv.used_time.wrapping_add(area);
             self.kv.used_max = self.kv.used_max.max(before + taken.before(new));
         }
+        self.scheduler.date(end.0);
+        let update = std::mem::take(&mut self.scheduler.update);
+        self.gaps.clear();
+        let all = quiet.decodes;
+        if landed.is_none() && update.before.is_empty() && beat == start {
+            self.gaps.push(GapRun::of_steps(start, &time, 0, new, all));
+        } else {
+            let (first_end, seen) = match &landed {
+                Some(flight) => (flight.end, 0),
+                None => (start.after(time.first), 1),
+            };
+            self.note_gaps(first_end, &update);
+            if seen < new {
+                self.gaps.push(GapRun::of_steps(start, &time, seen, new, all));
+            }
+        }
+        observer.gaps(&self.gaps);
+        self.scheduler.update = update;
+        self.beat = end;
         self.busy_until = end;
         if let Some(Flight { mut plan, .. }) = landed {
             plan.repeat();

@@ -194,4 +194,20 @@ pub struct Update {
     pub first_tokens: Vec<u64>,
     /// Requests that got their last token, in the order of the step.
     pub finished: Vec<Finished>,
+    /// Tokens that are not the first of an answer, and whose answer got the one before at the
+    /// instant of the update before.
+    pub(super) following: u64,
+    /// When the others that are not the first got the one before, in attoseconds.
+    pub(super) before: Vec<u128>,
+}
+
+impl Update {
+    /// One more token, the one before it at that instant.
+    pub(super) fn token(&mut self, before: Option<u128>, previous: u128) {
+        match before {
+            Some(before) if before == previous => self.following += 1,
+            Some(before) => self.before.push(before),
+            None => {}
+        }
+    }
 }

@@ -340,6 +340,7 @@ impl<W: Watcher> Run<'_, W> {
                 output_segment: request.output_segment,
                 max_tokens: request.output,
                 made_tokens: 0,
+                made_at: None,
             });
             if added.is_ok() {
                 self.intake.added.push(request.id);

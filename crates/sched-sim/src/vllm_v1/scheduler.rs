@@ -37,13 +37,17 @@ pub struct NewRequest<'a> {
     /// here. The KV of all known tokens but the last is then there when it is admitted, as after a
     /// load through vLLM's KV connector that hits all of them.
     pub made_tokens: u64,
+    /// When the last of them was made, in attoseconds, if that is known.
+    pub made_at: Option<u128>,
 }
 
 impl<'a> NewRequest<'a> {
     /// A request of priority 0 that arrives at 0.
     #[must_use]
     pub fn new(id: u64, prompt: &'a [(u64, u64)], output_segment: u64, max_tokens: u64) -> Self {
-        Self { id, arrival: 0, priority: 0, prompt, output_segment, max_tokens, made_tokens: 0 }
+        let (arrival, priority) = (0, 0);
+        let (made_tokens, made_at) = (0, None);
+        Self { id, arrival, priority, prompt, output_segment, max_tokens, made_tokens, made_at }
     }
 }
 
@@ -208,6 +212,9 @@ struct Sequence {
     preemptions: u64,
     priority: i64,
     arrival: u128,
+    /// When it got its last token, as far as the clock [says](VllmV1::tell), in attoseconds; none
+    /// without one.
+    token_at: Option<u128>,
     table: BlockTable,
 }
 
@@ -338,6 +345,10 @@ pub struct VllmV1 {
     scheduled_tokens: u64,
     /// Computed tokens of those that run; a shared prefix counts for each of them.
     held: u64,
+    /// When the update that comes takes place, and when the last one with a token did, in
+    /// attoseconds; 0 for who knows no time.
+    now: u128,
+    previous: u128,
     record_blocks: bool,
     spare: Vec<Plan>,
     pub(super) update: Update,
@@ -407,6 +418,8 @@ impl VllmV1 {
             preemptions: 0,
             scheduled_tokens: 0,
             held: 0,
+            now: 0,
+            previous: 0,
             record_blocks: false,
             spare: Vec::new(),
             update: Update::default(),
@@ -531,6 +544,7 @@ impl VllmV1 {
                 preemptions: 0,
                 priority: 0,
                 arrival: 0,
+                token_at: None,
                 table: BlockTable::default(),
             });
             slot
@@ -553,6 +567,7 @@ impl VllmV1 {
             preemptions: 0,
             priority: request.priority,
             arrival: request.arrival,
+            token_at: request.made_at,
             table,
         };
         let output = (request.output_segment, request.max_tokens);
@@ -560,6 +575,11 @@ impl VllmV1 {
         self.waiting.push_back(slot, seq);
         self.by_id.insert(id, slot);
         Ok(())
+    }
+
+    /// That the next update takes place at `now`.
+    pub(super) fn tell(&mut self, now: u128) {
+        self.now = now;
     }
 
     /// Removes a request at once, also with a step in flight, whose output for it is dropped.
@@ -929,6 +949,9 @@ impl VllmV1 {
     pub fn update_from_output(&mut self, plan: Plan) -> &Update {
         self.update.first_tokens.clear();
         self.update.finished.clear();
+        self.update.following = 0;
+        self.update.before.clear();
+        let (now, previous) = (self.now, self.previous);
         let max_model_len = self.config.max_model_len;
         for row in &plan.rows {
             let Some(seq) = self.seqs.get_mut(row.slot as usize) else { continue };
@@ -942,6 +965,7 @@ impl VllmV1 {
                 && known < seq.table.register_at().min(seq.end).min(max_model_len)
             {
                 seq.tokens = known;
+                self.update.token(seq.token_at.replace(now), previous);
                 seq.in_flight -= row.tokens;
                 seq.placeholders = seq.placeholders.saturating_sub(1);
                 continue;
@@ -960,6 +984,7 @@ impl VllmV1 {
             }
             // Also to one that was preempted meanwhile: its token was sampled all the same.
             seq.tokens += 1;
+            self.update.token(seq.token_at.replace(now), previous);
             if seq.tokens == seq.prompt + 1 {
                 self.update.first_tokens.push(seq.id);
             }
@@ -988,6 +1013,9 @@ impl VllmV1 {
         if !self.update.finished.is_empty() {
             let seqs = &self.seqs;
             self.running.retain(|&slot| seqs[slot as usize].status == Status::Running);
+        }
+        if 0 < plan.tokens() {
+            self.previous = now;
         }
         self.spare.push(plan);
         &self.update

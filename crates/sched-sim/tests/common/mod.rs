@@ -8,10 +8,10 @@ use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::ledger::{Account, Ledger, Steps};
 use sched_sim::server::{Books, Job, Over, Server, run_stream};
 use sched_sim::{
-    AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, Horizon, KvPool, KvTransfer,
-    Orca, Order, Policy, Preemption, PrefillFirst, Replica, Result, RunEnd, RunLimits, RunResult,
-    RunStatistics, Sarathi, ServerSettings, SgLang, Simulation, Stage, StaticBatch, Step, StepTime,
-    Ticks, TokenBucket, Workload, WorkloadRequest,
+    AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, GapRun, Horizon,
+    InterTokenLatency, KvPool, KvTransfer, Observer, Orca, Order, Policy, Preemption, PrefillFirst,
+    Replica, Result, RunEnd, RunLimits, RunResult, RunStatistics, Sarathi, ServerSettings, SgLang,
+    Simulation, Stage, StaticBatch, Step, StepTime, Ticks, TokenBucket, Workload, WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -86,12 +86,76 @@ pub fn both<'w, P: Policy + Clone, T: StepTime + Clone>(
     limits: RunLimits,
 ) -> Result<(RunResult<'w>, BatchHistory), TestCaseError> {
     let run = || Simulation::new(workload, policy.clone(), step_time.clone()).limits(limits);
-    let (mut fast_history, mut plain_history) = (BatchHistory::new(), BatchHistory::new());
+    let (mut fast_history, mut plain_history) = Default::default();
     let fast = run().run_observed(&mut fast_history).unwrap();
     let plain = run().run_reference_observed(&mut plain_history).unwrap();
     prop_assert_eq!(&fast, &plain);
+    let (fast_history, fast_gaps): (BatchHistory, Gaps) = fast_history;
+    let (plain_history, plain_gaps): (BatchHistory, Gaps) = plain_history;
     prop_assert_eq!(&fast_history, &plain_history);
+    fast_gaps.check(&plain_gaps, fast.statistics(), &tokens_of(&fast))?;
     Ok((fast, fast_history))
+}
+
+/// Every gap between two tokens one by one, and as they are counted.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    each: Vec<u128>,
+    counted: InterTokenLatency,
+}
+
+impl Observer for Gaps {
+    fn gaps(&mut self, runs: &[GapRun]) {
+        for run in runs {
+            for j in 0..run.steps {
+                let gap = run.first.attoseconds().cast_signed() + run.growth * i128::from(j);
+                let many = usize::try_from(run.requests).unwrap();
+                self.each.extend(std::iter::repeat_n(gap.cast_unsigned(), many));
+            }
+        }
+        self.counted.gaps(runs);
+    }
+}
+
+impl Gaps {
+    /// That they are those of `plain`, one for each token but the first of an answer (`tokens`:
+    /// those made of each answer), and that counting them loses nothing.
+    pub fn check(
+        &self,
+        plain: &Self,
+        s: &RunStatistics,
+        tokens: &[u64],
+    ) -> Result<(), TestCaseError> {
+        let sorted = |gaps: &Self| {
+            let mut each = gaps.each.clone();
+            each.sort_unstable();
+            each
+        };
+        let each = sorted(self);
+        prop_assert_eq!(&each, &sorted(plain));
+        let n = each.len() as u64;
+        prop_assert_eq!(n, tokens.iter().map(|t| t.saturating_sub(1)).sum::<u64>());
+        prop_assert!(s.requests == 0 || tokens.len() as u64 <= s.requests);
+        prop_assert_eq!(self.counted.n(), n);
+        prop_assert_eq!(self.counted.total().attoseconds(), each.iter().sum::<u128>());
+        prop_assert_eq!(self.counted.max().map(|t| t.attoseconds()), each.last().copied());
+        let places: Vec<u64> = (0..=10).map(|i| i * n.saturating_sub(1) / 10).collect();
+        let found = self.counted.in_order(&places);
+        for (place, gap) in places.iter().zip(found).take(if n == 0 { 0 } else { 11 }) {
+            prop_assert_eq!(gap.attoseconds(), each[usize::try_from(*place).unwrap()]);
+        }
+        Ok(())
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u128 {
+        self.each.iter().sum()
+    }
+}
+
+/// Tokens made of each answer of a run.
+pub fn tokens_of(result: &RunResult<'_>) -> Vec<u64> {
+    result.timelines().unwrap().iter().map(|t| t.output_tokens().unwrap_or(0)).collect()
 }
 
 /// Sends a workload to a server as its requests arrive, advancing it to each arrival before it is

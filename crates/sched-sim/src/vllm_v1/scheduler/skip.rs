@@ -164,6 +164,18 @@ impl VllmV1 {
         steps
     }
 
+    /// Dates the tokens of a [`skip`](Self::skip), the last of which came at `end`; tells of
+    /// the first of each, in [`Update`](super::Update), when the one before it came.
+    pub(in crate::vllm_v1) fn date(&mut self, end: u128) {
+        self.update.following = 0;
+        self.update.before.clear();
+        for &slot in &self.running {
+            let seq = &mut self.seqs[slot as usize];
+            self.update.token(seq.token_at.replace(end), self.previous);
+        }
+        self.previous = end;
+    }
+
     /// Takes and registers blocks as in up to `most` steps; how many steps were possible.
     fn fill_blocks(&mut self, most: u64, taken: &mut Taken) -> u64 {
         let size = self.config.block_size;

@@ -1,0 +1,403 @@
+//! The gaps between the tokens of answers (ITL), counted by step.
+//!
+//! All answers in a batch that got their last token together get the next one together, so a step
+//! has few gaps of different lengths, however many answers it serves; and the steps of a stretch
+//! grow evenly. A run of a million tokens is so a few thousand [`GapRun`]s, of which percentiles
+//! are exact all the same.
+
+use metrics_core::summary::Ranked;
+
+use crate::history::Observer;
+use crate::step_time::StretchTime;
+use crate::time::Ticks;
+
+/// Gaps between two tokens of the same answer, of as many answers in each of some steps in a row.
+///
+/// Gap j of an answer (from 0) took `first + j · growth` attoseconds, and ended when step j did.
+/// The first may have begun long before its step, as the gap of an answer that had to wait did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GapRun {
+    /// When the first gap ended.
+    pub end: Ticks,
+    /// How long the first gap was.
+    pub first: Ticks,
+    /// By how many attoseconds each gap is longer than the one before it.
+    pub growth: i128,
+    /// Gaps in a row, one a step.
+    pub steps: u64,
+    /// Answers that have these gaps.
+    pub requests: u64,
+}
+
+impl GapRun {
+    /// One gap, from the token before to the token at its end, of so many answers.
+    pub(crate) fn between(before: Ticks, end: Ticks, requests: u64) -> Self {
+        Self { end, first: Ticks(end.0.saturating_sub(before.0)), growth: 0, steps: 1, requests }
+    }
+
+    /// The gaps of all steps of a stretch but the first `skipped`, of so many answers.
+    pub(crate) fn of_steps(
+        start: Ticks,
+        time: &StretchTime,
+        skipped: u64,
+        steps: u64,
+        requests: u64,
+    ) -> Self {
+        let end = start.after(time.total(skipped + 1));
+        let (first, growth) = (time.step(skipped), time.growth);
+        Self { end, first, growth, steps: steps - skipped, requests }
+    }
+
+    /// How long all of them are together, for one answer.
+    fn total(&self) -> u128 {
+        let Self { first, growth, steps, .. } = *self;
+        StretchTime { first, growth, steps }.total(steps).0
+    }
+
+    /// How long gap `j` is, from 0.
+    #[must_use]
+    pub fn gap(&self, j: u64) -> Ticks {
+        Ticks(self.length(j))
+    }
+
+    fn length(&self, j: u64) -> u128 {
+        let grown = self.growth.unsigned_abs().saturating_mul(j.into());
+        if self.growth < 0 {
+            self.first.0.saturating_sub(grown)
+        } else {
+            self.first.0.saturating_add(grown)
+        }
+    }
+
+    /// How many of its gaps from `j` on are between these lengths, as gap `j` is.
+    fn alike(&self, j: u64, (low, high): (u128, u128)) -> u64 {
+        let left = self.steps - j;
+        if left == 1 || self.growth == 0 {
+            return left;
+        }
+        let last = self.length(self.steps - 1);
+        if low <= last && last <= high {
+            return left;
+        }
+        let value = self.length(j);
+        let room = if self.growth < 0 { value - low } else { high - value };
+        let more = room / self.growth.unsigned_abs();
+        u64::try_from(more).map_or(left, |more| left.min(more.saturating_add(1)))
+    }
+}
+
+/// Leading bits of a length that tell buckets apart: 128 of them between a length and its double.
+const BITS: u32 = 7;
+
+/// The bucket of a length.
+#[allow(clippy::cast_possible_truncation, reason = "below 2^14 buckets")]
+const fn bucket(value: u128) -> usize {
+    let bits = u128::BITS - value.leading_zeros();
+    let shift = bits.saturating_sub(BITS + 1);
+    ((shift as usize) << BITS) + (value >> shift) as usize
+}
+
+/// The least and the greatest length of a bucket.
+const fn bounds(bucket: usize) -> (u128, u128) {
+    // From the second double on, the leading bit is in the number of the bucket once.
+    let shift = (bucket >> BITS).saturating_sub(1);
+    let leading = (bucket - (shift << BITS)) as u128;
+    (leading << shift, (leading << shift) + ((1 << shift) - 1))
+}
+
+/// All gaps of a run, from which every percentile is exact: an [`Observer`] to run with.
+///
+/// # Examples
+///
+/// ```
+/// use sched_sim::{Affine, DecodeFirst, InterTokenLatency, Simulation, Ticks, Workload};
+/// use sched_sim::WorkloadRequest;
+///
+/// // Steps of 10 ms. The prompt of the second takes 20 ms longer than a step without it.
+/// let ms = |n: u64| Ticks::from_nanoseconds(n * 1_000_000);
+/// let of = |i, at, input| WorkloadRequest::new(i, ms(at), input, 4);
+/// let workload = Workload::new(vec![of(1, 0, 100), of(2, 25, 2000)])?;
+/// let step_time: Affine = "base=10ms,prefill=10us/token".parse()?;
+///
+/// let mut itl = InterTokenLatency::default();
+/// let policy = DecodeFirst::new(8, 2000)?;
+/// Simulation::new(&workload, policy, step_time).run_observed(&mut itl)?;
+/// // Three gaps each: 10 ms, and once 30 ms.
+/// assert_eq!(itl.n(), 6);
+/// assert_eq!(itl.max(), Some(ms(30)));
+/// assert_eq!(itl.in_order(&[0, 4, 5]), [ms(10), ms(10), ms(30)]);
+/// # Ok::<(), sched_sim::SimError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct InterTokenLatency {
+    runs: Vec<Kept>,
+    /// Gaps by bucket.
+    counts: Vec<u64>,
+    n: u64,
+    /// Σ gaps, in attoseconds.
+    total: u128,
+    max: Ticks,
+}
+
+/// A run as it is kept: there may be as many as events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    first: u128,
+    growth: i64,
+    steps: u32,
+    requests: u32,
+}
+
+impl InterTokenLatency {
+    /// How many gaps there are.
+    #[must_use]
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// All gaps together, modulo 2¹²⁸ attoseconds.
+    #[must_use]
+    pub fn total(&self) -> Ticks {
+        Ticks(self.total)
+    }
+
+    /// The longest gap; none without a gap.
+    #[must_use]
+    pub fn max(&self) -> Option<Ticks> {
+        (0 < self.n).then_some(self.max)
+    }
+
+    /// Adds gaps.
+    pub fn add(&mut self, run: &GapRun) {
+        if run.steps == 0 || run.requests == 0 {
+            return;
+        }
+        let mut j = 0;
+        while j < run.steps {
+            let at = bucket(run.length(j));
+            let alike = run.alike(j, bounds(at));
+            if self.counts.len() <= at {
+                self.counts.resize(at + 1, 0);
+            }
+            self.counts[at] += alike * run.requests;
+            j += alike;
+        }
+        self.n += run.steps * run.requests;
+        self.total = self.total.wrapping_add(run.total().wrapping_mul(run.requests.into()));
+        self.max = self.max.max(Ticks(run.length(0).max(run.length(run.steps - 1))));
+        self.keep(run);
+    }
+
+    fn keep(&mut self, run: &GapRun) {
+        let steps = u32::try_from(run.steps);
+        // A batch has fewer than 2³² requests.
+        let requests = u32::try_from(run.requests).unwrap_or(u32::MAX);
+        let growth = if run.steps == 1 { Ok(0) } else { i64::try_from(run.growth) };
+        let (Ok(steps), Ok(growth)) = (steps, growth) else {
+            // Longer than any run of steps comes to be: in halves, down to single gaps.
+            let half = run.steps / 2;
+            self.keep(&GapRun { steps: half, ..*run });
+            self.keep(&GapRun { first: Ticks(run.length(half)), steps: run.steps - half, ..*run });
+            return;
+        };
+        let kept = Kept { first: run.first.0, growth, steps, requests };
+        match self.runs.last_mut() {
+            // Equal steps in a row, and equal gaps of several answers, are one entry.
+            Some(last) if (last.first, last.growth) == (kept.first, 0) && growth == 0 => {
+                let longer = last.steps.checked_add(steps).filter(|_| last.requests == requests);
+                let wider = last.requests.checked_add(requests).filter(|_| last.steps == steps);
+                match (longer, wider) {
+                    (Some(steps), _) => last.steps = steps,
+                    (None, Some(requests)) => last.requests = requests,
+                    (None, None) => self.runs.push(kept),
+                }
+            }
+            _ => self.runs.push(kept),
+        }
+    }
+
+    /// The gaps at these places in ascending order, from 0; [`Ticks::ZERO`] beyond the last.
+    #[must_use]
+    pub fn in_order(&self, places: &[u64]) -> Vec<Ticks> {
+        // The bucket of each place, and how many gaps lie before that bucket.
+        let found: Vec<Option<(usize, u64)>> = places
+            .iter()
+            .map(|&place| {
+                let mut before = 0;
+                self.counts.iter().enumerate().find_map(|(bucket, &count)| {
+                    let here = place < before + count;
+                    before += if here { 0 } else { count };
+                    here.then_some((bucket, before))
+                })
+            })
+            .collect();
+        let mut wanted: Vec<usize> = found.iter().flatten().map(|f| f.0).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let pieces = self.pieces(&wanted);
+        let place_in = |(place, found): (&u64, &Option<(usize, u64)>)| {
+            let (bucket, before) = (*found)?;
+            let which = wanted.binary_search(&bucket).ok()?;
+            let (low, high) = bounds(bucket);
+            let bits = u128::BITS - (high - low).leading_zeros();
+            Some(Ticks(select(pieces.get(which)?, low, bits, place - before)))
+        };
+        places.iter().zip(&found).map(|p| place_in(p).unwrap_or_default()).collect()
+    }
+
+    /// The gaps of each of these buckets, which are in ascending order.
+    fn pieces(&self, wanted: &[usize]) -> Vec<Vec<GapRun>> {
+        let mut pieces = vec![Vec::new(); wanted.len()];
+        for kept in &self.runs {
+            let run = GapRun {
+                end: Ticks::ZERO,
+                first: Ticks(kept.first),
+                growth: kept.growth.into(),
+                steps: kept.steps.into(),
+                requests: kept.requests.into(),
+            };
+            let mut j = 0;
+            while j < run.steps {
+                let first = run.length(j);
+                let bucket = bucket(first);
+                let steps = run.alike(j, bounds(bucket));
+                if let Ok(which) = wanted.binary_search(&bucket) {
+                    pieces[which].push(GapRun { first: Ticks(first), steps, ..run });
+                }
+                j += steps;
+            }
+        }
+        pieces
+    }
+}
+
+/// The gap at `place` in ascending order, of gaps that are `low` or up to 2^`bits` − 1 longer.
+///
+/// Digit by digit from the top: how many gaps share the first is counted, and those that share it
+/// with the one at `place` go on. However many gaps there are, runs are only cut and never unrolled.
+fn select(runs: &[GapRun], low: u128, bits: u32, mut place: u64) -> u128 {
+    if bits == 0 {
+        return low;
+    }
+    let rest = bits.saturating_sub(DIGIT);
+    let bounds = |digit: usize| {
+        let low = low + ((digit as u128) << rest);
+        (low, low + ((1 << rest) - 1))
+    };
+    #[allow(clippy::cast_possible_truncation, reason = "below 2^DIGIT")]
+    let digit = |value: u128| ((value - low) >> rest) as usize;
+    let mut counts = [0; 1 << DIGIT];
+    for run in runs {
+        let mut j = 0;
+        while j < run.steps {
+            let at = digit(run.length(j));
+            let alike = run.alike(j, bounds(at));
+            counts[at] += alike * run.requests;
+            j += alike;
+        }
+    }
+    let mut wanted = 0;
+    while wanted + 1 < counts.len() && counts[wanted] <= place {
+        place -= counts[wanted];
+        wanted += 1;
+    }
+    let mut same = Vec::new();
+    for run in runs {
+        let mut j = 0;
+        while j < run.steps {
+            let first = run.length(j);
+            let at = digit(first);
+            let steps = run.alike(j, bounds(at));
+            if at == wanted {
+                same.push(GapRun { first: Ticks(first), steps, ..*run });
+            }
+            j += steps;
+        }
+    }
+    select(&same, bounds(wanted).0, rest, place)
+}
+
+/// Bits that one round of [`select`] tells apart.
+const DIGIT: u32 = 8;
+
+impl Ranked for InterTokenLatency {
+    fn n(&self) -> u64 {
+        self.n
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (0 < self.n).then(|| Ticks(self.total).seconds() / self.n as f64)
+    }
+
+    fn max(&self) -> Option<f64> {
+        (0 < self.n).then(|| self.max.seconds())
+    }
+
+    fn in_order(&self, places: &[u64]) -> Vec<f64> {
+        Self::in_order(self, places).into_iter().map(Ticks::seconds).collect()
+    }
+}
+
+impl Observer for InterTokenLatency {
+    fn gaps(&mut self, runs: &[GapRun]) {
+        for run in runs {
+            self.add(run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: u128, growth: i128, steps: u64, requests: u64) -> GapRun {
+        GapRun { end: Ticks::ZERO, first: Ticks(first), growth, steps, requests }
+    }
+
+    fn of(runs: &[GapRun]) -> InterTokenLatency {
+        let mut itl = InterTokenLatency::default();
+        itl.gaps(runs);
+        itl
+    }
+
+    #[test]
+    fn every_length_is_in_its_bucket_and_buckets_have_no_holes() {
+        let mut next = 0;
+        for b in 0..9000 {
+            let (low, high) = bounds(b);
+            assert_eq!((low, bucket(low), bucket(high)), (next, b, b));
+            assert!(high - low <= low / 128, "{b}");
+            next = high + 1;
+        }
+    }
+
+    /// By hand: 5, 7, 9 twice; 8, 6, 4, 2 once; 7 three times. In order 2 4 5 5 6 7 7 7 7 7 8 9 9.
+    #[test]
+    fn gaps_that_grow_and_shrink_are_found_in_order() {
+        let itl = of(&[run(5, 2, 3, 2), run(8, -2, 4, 1), run(7, 0, 3, 1)]);
+        let order: Vec<u128> =
+            itl.in_order(&(0..13).collect::<Vec<_>>()).into_iter().map(|t| t.0).collect();
+        assert_eq!(order, [2, 4, 5, 5, 6, 7, 7, 7, 7, 7, 8, 9, 9]);
+        assert_eq!((itl.n(), itl.total().0, itl.max()), (13, 83, Some(Ticks(9))));
+        assert_eq!(itl.in_order(&[13]), [Ticks::ZERO]);
+    }
+
+    /// A run of five thousand million steps is cut into buckets, not unrolled: gap i of them is
+    /// 10^16 + i attoseconds, so the one at place i is too.
+    #[test]
+    fn a_run_of_any_length_takes_no_time() {
+        let steps = 5_000_000_000;
+        let itl = of(&[run(10_000_000_000_000_000, 1, steps, 1)]);
+        for i in [0, 1, 2_499_999_999, steps - 1] {
+            assert_eq!(itl.in_order(&[i]), [Ticks(10_000_000_000_000_000 + u128::from(i))]);
+        }
+        assert_eq!(itl.n(), steps);
+    }
+
+    #[test]
+    fn no_gap_is_no_figure() {
+        let itl = of(&[]);
+        assert_eq!((itl.n(), itl.max(), itl.mean()), (0, None, None));
+    }
+}
