@@ -16,6 +16,7 @@ use capacity::watch::Watched;
 use indicatif::{ProgressBar, ProgressStyle};
 use metrics_core::RequestTimeline;
 use metrics_core::grammar;
+use metrics_core::measured::{Cut, Cuts};
 use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::steady::mser5;
@@ -62,6 +63,7 @@ Examples:
   goodput sim --max-num-seqs 16,64,256 --slo 'ttft<500ms,tpot<50ms'
   goodput sim --rate 10/s --arrivals gamma:cv=2 --input-tokens uniform:100,2000 --requests 1k
   goodput sim --rate 14/s --seeds 10
+  goodput sim --rate 14/s --warm-up 60s --cool-down 200
   goodput sim --rate 14/s --max-num-seqs 64 --chunk 256 --requests 100k --sketch
   goodput sim --turns geometric:mean=4,max=20 --think exponential:mean=10s --policy vllm-v1
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 512 --slo 'ttft<2s,tpot<100ms' \\
@@ -188,6 +190,15 @@ pub struct Arguments {
     /// Start no step after this much simulated time; the run is then truncated.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
+    /// Measure without the first so many requests (500) or so much time from the first arrival on
+    /// (60s); auto is what MSER-5 finds. The run does not change: latencies and shares are of who
+    /// arrives in what is left, rates of what is completed meanwhile [default: measure all].
+    #[arg(long, visible_alias = "warmup", value_name = "REQUESTS|TIME|auto")]
+    warm_up: Option<String>,
+    /// Measure without the last so many requests (500) or so much time before the last arrival (60s)
+    /// [default: measure all].
+    #[arg(long, visible_alias = "cooldown", value_name = "REQUESTS|TIME")]
+    cool_down: Option<String>,
     /// Write every request's timeline, for `goodput report`; needs a single setting.
     #[arg(long, value_name = "FILE")]
     requests_out: Option<PathBuf>,
@@ -330,6 +341,16 @@ impl Arguments {
         self.explain_tail.is_some() || self.trace_out.is_some() || self.series.is_some()
     }
 
+    /// What is not measured.
+    fn cuts(&self) -> Result<Cuts> {
+        let warm_up = self.warm_up.as_deref().map(str::parse::<Cut>).transpose();
+        let cool_down = self.cool_down.as_deref().map(Cut::cool_down).transpose();
+        Ok(Cuts {
+            warm_up: warm_up.map_err(|e| anyhow!("--warm-up: {e}"))?,
+            cool_down: cool_down.map_err(|e| anyhow!("--cool-down: {e}"))?,
+        })
+    }
+
     /// These options, with whom else the server refuses.
     fn admission(&self, own: &ServerOptions) -> ServerOptions {
         let mut server = own.clone();
@@ -383,6 +404,8 @@ struct Setting {
     timeout: Option<Ticks>,
     /// When the run is cut.
     until: Option<Ticks>,
+    /// What is not measured of it.
+    cuts: Cuts,
 }
 
 impl Setting {
@@ -405,6 +428,7 @@ impl Setting {
             think: Delay::Constant(Ticks::ZERO),
             timeout: None,
             until: None,
+            cuts: Cuts::default(),
         })
     }
 
@@ -423,6 +447,12 @@ impl Setting {
     fn clients(&self) -> Vec<(&'static str, Ticks)> {
         let all = [("timeout", self.timeout), ("until", self.until)];
         all.into_iter().filter_map(|(name, time)| Some((name, time?))).collect()
+    }
+
+    /// Name and value of what is not measured.
+    fn left_out(&self) -> Vec<(&'static str, Cut)> {
+        let all = [("warm_up", self.cuts.warm_up), ("cool_down", self.cuts.cool_down)];
+        all.into_iter().filter_map(|(name, cut)| Some((name, cut?))).collect()
     }
 
     /// What vLLM's scheduler is told, if it is the policy, and what is left out or assumed.
@@ -636,6 +666,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let scales = scales?;
     let timeout = time_of("--timeout", arguments.timeout.as_deref())?;
     let until = time_of("--until", arguments.until.as_deref())?;
+    let cuts = arguments.cuts()?;
     let think = arguments.generate.think()?;
     let engines = arguments.engine.combinations()?;
     let mut policies = arguments.policy.clone();
@@ -687,6 +718,10 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 server: server.clone(),
                                 timeout: timeout.or(base.timeout),
                                 until: until.or(base.until),
+                                cuts: Cuts {
+                                    warm_up: cuts.warm_up.or(base.cuts.warm_up),
+                                    cool_down: cuts.cool_down.or(base.cuts.cool_down),
+                                },
                                 think: think.unwrap_or(base.think),
                                 ..base.clone()
                             };
@@ -865,7 +900,7 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
 /// Whether two settings run alike, whatever they are called.
 fn same(a: &Setting, b: &Setting) -> bool {
     let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router);
-    let clients = |s: &Setting| (s.users, s.think, s.timeout, s.until);
+    let clients = |s: &Setting| (s.users, s.think, s.timeout, s.until, s.cuts);
     of(a) == of(b)
         && clients(a) == clients(b)
         && a.policy == b.policy
@@ -982,6 +1017,7 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             think: v.think,
             timeout: v.timeout,
             until: v.until,
+            cuts: v.cuts,
         })
         .collect();
     Ok((source, settings))
@@ -1056,9 +1092,16 @@ fn run_setting(
     ));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     let (load, pool_loads) = loads(&maker, workload)?;
+    let timelines = result.timelines()?;
+    let report = report_of(arguments, &setting, &result, &timelines)?;
+    let measured = report.as_ref().and_then(|r| r.measured);
     let asked = arguments.explain_tail.as_deref().map(served::percentile).transpose()?;
     let ledger =
         (booked || asked.is_some()).then(|| Ledger::new(&result, &watch.0.0, &cost)).transpose()?;
+    let ledger = ledger.map(|ledger| match measured {
+        Some(m) => ledger.of_positions(m.from..m.to),
+        None => ledger,
+    });
     let tail = ledger.as_ref().zip(asked).map(|(ledger, p)| TailAnswer::of(ledger, p));
     let spent = ledger.as_ref().filter(|_| booked).map(Spent::of);
     if let Some(path) = &arguments.trace_out {
@@ -1072,14 +1115,13 @@ fn run_setting(
         write_series(path, &result, &watch.1)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let timelines = result.timelines()?;
     let statistics = *result.statistics();
     let beyond = setting.beyond(&cost);
     let ttft: Vec<f64> = timelines.iter().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
     let each = server.each();
-    let (findings, verdict) = believed(&timelines, &statistics, &each, result.end(), &setting)?;
-    let report = report_of(arguments, &setting, &result, &timelines)?;
+    let run = (&statistics, each.as_slice(), result.end());
+    let (findings, verdict) = believed(&timelines, report.as_ref(), run, &setting)?;
     if let Some(path) = &arguments.requests_out {
         write_timelines(path, &result)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -1144,14 +1186,15 @@ fn report_of(
     if timelines.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Report::new(&Input {
+    let input = Input {
         timelines,
         window: window_of(result.statistics())?,
         truncated: result.end().is_truncated(),
         slo: &setting.slo,
         method: arguments.objectives.method(),
         confidence: arguments.objectives.confidence()?,
-    })?))
+    };
+    Ok(Some(Report::measured(&input, &setting.cuts)?))
 }
 
 /// The time that rates are over. A run whose steps cost nothing takes no time, and has no rates.
@@ -1169,9 +1212,8 @@ const CHECKS: [&str; 6] = ["W02", "W10", "W25", "W28", "W32", "W35"];
 /// What the run is usable for.
 fn believed(
     timelines: &[RequestTimeline],
-    statistics: &RunStatistics,
-    each: &[RunStatistics],
-    end: RunEnd,
+    report: Option<&Report>,
+    (statistics, each, end): (&RunStatistics, &[RunStatistics], RunEnd),
     setting: &Setting,
 ) -> Result<(Vec<Finding>, Verdict)> {
     // How many requests each replica got is all that is asked, whichever they were.
@@ -1192,19 +1234,28 @@ fn believed(
     } else {
         Vec::new()
     };
-    let table = RequestTable::of(timelines);
+    let measured = report.filter(|r| r.measured.is_some());
+    let cohort = match measured.and_then(|r| r.measured) {
+        Some(m) => timelines.get(m.from..m.to).unwrap_or_default(),
+        None => timelines,
+    };
+    let table = RequestTable::of(cohort);
     // A cache of prompts answers faster than any prefill.
     let floor = machine(&setting.step_time)
         .filter(|_| statistics.kv.is_none_or(|kv| kv.counters.hit_tokens == 0));
     let floor = floor.and_then(|m| Floor::of(&m, None).ok());
     let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(&table))?;
-    let facts = Facts::new(&Evidence {
+    let evidence = Evidence {
         truncated: end.is_truncated(),
         conservation: Some(conservation(statistics)),
         ideal: &ideal,
         replicas: &replicas,
         ..Evidence::of(&table, &setting.slo)
-    });
+    };
+    let facts = match measured {
+        Some(report) => Facts::of_window(&evidence, &RequestTable::of(timelines), report),
+        None => Facts::new(&evidence),
+    };
     Ok(raised(&facts))
 }
 

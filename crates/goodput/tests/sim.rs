@@ -163,6 +163,8 @@ fn a_sketched_run_refuses_what_needs_its_requests() {
         "--explain-tail p99",
         "--trace-out t.json",
         "--series s.jsonl",
+        "--warm-up 5",
+        "--cool-down 5s",
         "--scenario ../../scenarios/policies.toml",
         "--policy vllm-v1 --num-kv-blocks 4000",
     ] {
@@ -226,6 +228,7 @@ fn a_scenario_says_what_flags_say() {
         ),
         ("max_waiting = 1\nmax_waiting_tokens = 900", "--max-waiting 1 --max-waiting-tokens 900"),
         ("timeout = \"1500ms\"\nuntil = \"8s\"", "--timeout 1500ms --until 8s"),
+        ("warm_up = \"3s\"\ncool_down = \"9\"", "--warmup 3s --cooldown 9"),
         ("replicas = 2\nrouter = \"round-robin\"", "--replicas 2 --router round-robin"),
         ("users = 20\nthink = \"exponential:mean=1s\"", "--users 20 --think exponential:mean=1s"),
     ] {
@@ -252,6 +255,9 @@ fn a_scenario_says_what_flags_say() {
             // The built-in scenario has a name for its setting, and objectives.
             for key in ["variant", "slo", "goodput", "findings", "verdict"] {
                 run.as_object_mut().unwrap().remove(key);
+            }
+            if let Some(measured) = run.get_mut("measured") {
+                measured["good_within"] = Value::Null;
             }
             run
         };
@@ -309,4 +315,95 @@ fn the_series_of_a_run_add_up_to_its_totals() {
         // Fewer lines than steps: what repeats is one.
         assert!((steps.len() as f64) < number(totals, "steps"));
     }
+}
+
+/// One request after the other is served in 2 s, a step for its prompt and one for its token, and
+/// one arrives each second from 0 s to 9 s: request i ends at 2 · (i + 1) s.
+const OVERLOAD: &str = "--max-num-seqs 1 --chunk 1000 --input-tokens 100 --output-tokens 1 \
+                        --requests 10 --rate 1/s --arrivals deterministic --step-time base=1s";
+
+/// From 4 s on and before 6 s requests 4 and 5 arrive, whose answers take 6 s and 7 s; request 2
+/// ends at 6 s, the only one in these 2 s: 0.5 req/s, where 1 req/s arrives. Three are there for
+/// the first second and four for the other. The books stay those of the ten.
+#[test]
+fn a_window_has_latencies_of_who_arrives_and_rates_of_who_ends() {
+    let common = format!("{OVERLOAD} --slo e2e<4.5s");
+    let text = sim(&format!("{common} --warm-up 4s --cool-down 4"));
+    let of = |from: &str| part(&text, from).to_owned();
+    let lines = |part: &str, labels: &[&str]| {
+        let wanted = |l: &&str| labels.iter().any(|label| l.trim_start().starts_with(label));
+        part.lines().filter(wanted).collect::<Vec<_>>().join("\n")
+    };
+    let shown = [
+        lines(&of("  setting"), &["setting", "measured"]),
+        lines(&of("Latency"), &["TTFT  ", "E2E  "]),
+        lines(&of("Throughput"), &["requests", "output  ", "goodput", "attainment"]),
+        lines(&of("Resources"), &["Resources", "in the system", "in flight"]),
+        lines(&of("Diagnosis"), &["requests"]),
+    ];
+    insta::assert_snapshot!(shown.join("\n\n"));
+    // The same window by the other unit at each end, and the figures of the run as before.
+    let run = |cuts: &str| json(&format!("{common} {cuts}"))["runs"][0].clone();
+    let (a, b) = (run("--warm-up 4s --cool-down 4"), run("--warmup 4 --cooldown 3s"));
+    for key in ["measured", "window_s", "latency", "throughput", "goodput", "resources"] {
+        assert_eq!(a[key], b[key], "{key}");
+    }
+    assert_eq!(a["simulation"], run("")["simulation"]);
+    assert_eq!(a["measured"]["good_within"], 1);
+}
+
+/// Whoever asks for nothing to be left out gets the run as it is.
+#[test]
+fn a_warm_up_of_nothing_changes_nothing() {
+    let without = |mut answer: Value| {
+        let run = answer["runs"][0].as_object_mut().unwrap();
+        assert_eq!(run.get("measured"), None);
+        run.remove("warm_up");
+        run.remove("cool_down");
+        answer
+    };
+    let common = "--max-num-seqs 8 --chunk 512 --requests 200 --rate 8/s --explain-tail p90";
+    let plain = without(json(common));
+    for nothing in ["--warm-up 0 --cool-down 0", "--warm-up 0s --cool-down 0s", "--warm-up 0"] {
+        assert_eq!(without(json(&format!("{common} {nothing}"))), plain, "{nothing}");
+    }
+}
+
+/// Where time went, means over seeds and the comparison of policies leave the same requests out.
+#[test]
+fn all_answers_leave_a_warm_up_out() {
+    let tail = json(&format!("{OVERLOAD} --warm-up 8 --explain-tail p0"));
+    assert_eq!(tail["runs"][0]["tail"]["e2e"]["requests"], 2);
+    let common = "--max-num-seqs 8 --chunk 512 --requests 200 --rate 8/s";
+    let one = |seed: u64| {
+        let run = json(&format!("{common} --seed {seed} --warm-up 50 --cool-down 20s"));
+        run["runs"][0]["latency"]["e2e"]["p99_s"].as_f64().unwrap()
+    };
+    let seeds = json(&format!("{common} --seeds 2 --warm-up 50 --cool-down 20s"));
+    let mean = seeds["runs"][0]["figures"]["e2e_p99_s"]["mean"].as_f64().unwrap();
+    assert!((mean - (one(1) + one(2)) / 2.0).abs() < 1e-9 * mean, "{mean}");
+    assert_eq!(seeds["runs"][0]["warm_up"], "50");
+    let table = sim(&format!("{common} --policy decode-first,sarathi --warm-up 50"));
+    assert!(table.contains("without a warm-up of 50 requests"), "{table}");
+    assert!(table.contains("150 of 200"), "{table}");
+}
+
+#[test]
+fn what_leaves_nothing_to_measure_is_refused() {
+    let mut said = String::new();
+    for cuts in [
+        "--warm-up 10",
+        "--cool-down 1k",
+        "--warm-up 9001ms",
+        "--cool-down 1h",
+        "--warm-up 6 --cool-down 4",
+        "--warm-up 5s --cool-down 5s",
+        "--warm-up 5s --cool-down 4s",
+        "--warm-up 5%",
+        "--cool-down auto",
+        "--warm-up auto",
+    ] {
+        said.push_str(&sim(&format!("{OVERLOAD} {cuts}")));
+    }
+    insta::assert_snapshot!(said);
 }

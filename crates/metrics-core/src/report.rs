@@ -8,6 +8,7 @@ use crate::error::{Error, Result, above};
 use crate::goodput::slo_attainment;
 use crate::interval::{Confidence, Correlation, Interval, NoInterval, Series, proportion};
 use crate::latency::RequestMetrics;
+use crate::measured::Measured;
 use crate::sketch::RELATIVE_ERROR;
 use crate::slo::{Judgement, Latency, Limit, Slo, SloSet};
 use crate::summary::{PercentileMethod, Summary};
@@ -81,6 +82,8 @@ pub struct Report {
     pub in_flight_n: u64,
     /// What is different if the figures come from sketches.
     pub sketched: Option<Sketched>,
+    /// The part of the run that is measured, if some of it is left out.
+    pub measured: Option<Measured>,
 }
 
 /// What is different in a report from sketches: no intervals of latencies, no peak in flight.
@@ -340,6 +343,7 @@ impl Report {
             in_flight,
             in_flight_n,
             sketched: None,
+            measured: None,
         })
     }
 
@@ -385,6 +389,7 @@ impl Report {
             in_flight: None,
             in_flight_n: tally.stays_n,
             sketched: Some(Sketched { relative_error: RELATIVE_ERROR, in_flight_mean }),
+            measured: None,
         })
     }
 
@@ -411,7 +416,7 @@ impl Report {
 const SPAN: &str = "first arrival to last token";
 
 /// First arrival to last token, if any completed request has both.
-fn span(table: &RequestTable) -> Option<Window> {
+pub(crate) fn span(table: &RequestTable) -> Option<Window> {
     let start = table.requests().filter_map(|t| t.arrival_s()).min_by(f64::total_cmp)?;
     let end = table
         .requests()
@@ -584,7 +589,7 @@ fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
 }
 
 impl Throughput {
-    fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
+    pub(crate) fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
         let counts = |counts: Option<Vec<u64>>| {
             let Some(counts) = counts else { return Ok((None, None)) };
             Ok((Some(total(&counts)?), lengths(counts)))

@@ -49,6 +49,7 @@
 //! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; not for `vllm-v1` | none |
 //! | `timeout` | how long clients wait for the last token | without end |
 //! | `until` | no step starts after this much simulated time | none |
+//! | `warm_up`, `cool_down` | what is measured leaves out so many requests, `"500"`, or so much time, `"60s"`, from the first arrival on and before the last ([`Cuts`]); `warm_up = "auto"` is what MSER-5 finds | all is measured |
 //! | `replicas`, `router` | servers behind a [`RouterKind`] | 1, `least-requests` |
 //! | `users`, `think` | so many users in place of the rate of `generate`, who wait for the answer and think for a [`Delay`] | none, `0s` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
@@ -71,6 +72,7 @@
 
 use std::path::Path;
 
+use metrics_core::measured::{Cut, Cuts};
 use metrics_core::slo::SloSet;
 use sched_sim::fleet::RouterKind;
 use sched_sim::workload::{
@@ -209,6 +211,8 @@ pub struct Variant {
     pub timeout: Option<Ticks>,
     /// When the run is cut.
     pub until: Option<Ticks>,
+    /// What is not measured of it.
+    pub cuts: Cuts,
 }
 
 /// Most servers behind a router.
@@ -360,6 +364,8 @@ settings! {
     admission_rule: String,
     timeout: String,
     until: String,
+    warm_up: String,
+    cool_down: String,
     replicas: u64,
     router: String,
     users: u64,
@@ -440,6 +446,7 @@ struct Around {
     think: Delay,
     timeout: Option<Ticks>,
     until: Option<Ticks>,
+    cuts: Cuts,
 }
 
 /// The text of a scenario, to say where something stands in it.
@@ -550,6 +557,7 @@ impl Source<'_> {
             think: around.think,
             timeout: around.timeout,
             until: around.until,
+            cuts: around.cuts,
         })
     }
 
@@ -595,6 +603,10 @@ impl Source<'_> {
             think: think.unwrap_or(Delay::Constant(Ticks::ZERO)),
             timeout: self.read(raw.timeout.clone(), time)?,
             until: self.read(raw.until.clone(), time)?,
+            cuts: Cuts {
+                warm_up: self.read(raw.warm_up.clone(), str::parse::<Cut>)?,
+                cool_down: self.read(raw.cool_down.clone(), Cut::cool_down)?,
+            },
         })
     }
 
