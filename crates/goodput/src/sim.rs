@@ -43,6 +43,7 @@ use serving_io::scenario::{
     MOST_USERS, POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource,
 };
 use serving_io::series::StepSeries;
+use serving_io::servers::Servers as FleetServers;
 use serving_io::timeline::Header;
 
 use self::explain::Spent;
@@ -486,15 +487,13 @@ impl Setting {
         Ok(load)
     }
 
-    /// Refuses an option that is for one server where there are several.
-    fn is_one_server(&self, option: &str) -> Result<()> {
-        if self.replicas > 1 {
-            bail!("{option}: is for one server, got {} replicas", self.replicas);
+    /// Its servers, as files name them.
+    fn servers(&self) -> FleetServers {
+        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        match &self.pools {
+            Some(p) => FleetServers::pools(count(p.prefill), count(p.decode), self.router),
+            None => FleetServers::fleet(count(self.replicas), self.router),
         }
-        if let Some(pools) = &self.pools {
-            bail!("{option}: is for one server, got --disagg {}", pools.flag());
-        }
-        Ok(())
     }
 
     /// Steps outside of the range in which the step time is known.
@@ -1105,14 +1104,12 @@ fn run_setting(
     let tail = ledger.as_ref().zip(asked).map(|(ledger, p)| TailAnswer::of(ledger, p));
     let spent = ledger.as_ref().filter(|_| booked).map(Spent::of);
     if let Some(path) = &arguments.trace_out {
-        setting.is_one_server("--trace-out")?;
         let window = window(arguments.trace_window.as_deref(), result.statistics().end)?;
-        write_trace(path, &result, &watch.0.1, window)
+        write_trace(path, &result, &watch.0.1, &setting.servers(), window)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.series {
-        setting.is_one_server("--series")?;
-        write_series(path, &result, &watch.1)
+        write_series(path, &result, &watch.1, &setting.servers())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let statistics = *result.statistics();
@@ -1323,17 +1320,23 @@ fn write_trace(
     path: &Path,
     result: &RunResult<'_>,
     history: &BatchHistory,
+    servers: &FleetServers,
     window: TraceWindow,
 ) -> Result<()> {
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    chrome_trace::write(file, result, history.runs(), window)?;
+    chrome_trace::write(file, result, history, servers, window)?;
     Ok(())
 }
 
-/// Writes what the server did over time.
-fn write_series(path: &Path, result: &RunResult<'_>, steps: &StepSeries) -> Result<()> {
+/// Writes what the servers did over time.
+fn write_series(
+    path: &Path,
+    result: &RunResult<'_>,
+    steps: &StepSeries,
+    servers: &FleetServers,
+) -> Result<()> {
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    serving_io::series::write(file, result, steps)?;
+    serving_io::series::write(file, result, steps, servers)?;
     Ok(())
 }
 

@@ -265,8 +265,9 @@ fn a_scenario_says_what_flags_say() {
     }
 }
 
-/// The series of a run add up to its totals: steps, time in the batch, the largest queue; and the
-/// engine that executes every step writes the same bytes as the one that skips.
+/// The series of a run add up to its totals, over all its servers: steps, time in the batch, who
+/// waits, the most blocks; and the engine that executes every step writes the same bytes as the one
+/// that skips.
 #[test]
 fn the_series_of_a_run_add_up_to_its_totals() {
     let dir = tempfile::tempdir().unwrap();
@@ -274,6 +275,12 @@ fn the_series_of_a_run_add_up_to_its_totals() {
         "--policy decode-first --chunk 256 --timeout 4s",
         "--policy prefill-first --kv-blocks 600 --max-waiting 30",
         "--policy vllm-v1 --num-kv-blocks 9000",
+        "--policy vllm-v1 --num-kv-blocks 400 --turns 3 --think 1s --max-model-len 5000",
+        "--policy sarathi --chunk 256 --kv-blocks 400 --replicas 3",
+        "--policy orca --replicas 2 --router central-queue --timeout 3s",
+        "--policy vllm-v1 --num-kv-blocks 700 --replicas 2 --router power-of-two \
+         --max-model-len 5000",
+        "--policy sarathi --chunk 256 --disagg prefill=2,decode=2 --kv-transfer 3us/token",
     ] {
         let common = format!("{settings} --max-num-seqs 12 --requests 150 --rate 12/s");
         let run = |more: &str| {
@@ -301,19 +308,88 @@ fn the_series_of_a_run_add_up_to_its_totals() {
             sum(&|s| number(s, "running") * (number(s, "end_s") - number(s, "start_s"))) / length;
         let mean = number(totals, "in_service_mean");
         assert!((in_batch - mean).abs() < 1e-6 * mean, "{settings}: {in_batch} {mean}");
-        assert!(steps.windows(2).all(|w| w[0]["end_s"] == w[1]["start_s"]), "{settings}");
+        let server = |l: &Value| (l["pool"].clone(), l["server"].clone());
+        let follows =
+            |w: &[&Value]| w[0]["end_s"] == w[1]["start_s"] || server(w[0]) != server(w[1]);
+        assert!(steps.windows(2).all(follows), "{settings}");
         let held = steps.iter().map(|s| number(s, "kv_held_tokens_end")).fold(0.0, f64::max);
         assert_eq!(held, number(totals, "kv_held_tokens_max"));
-        // Everybody is gone in the end, and the mean is that of the totals.
+        if let Some(most) = answer["kv_cache"]["utilization_max"].as_f64() {
+            let ends = ["kv_used_blocks_start", "kv_used_blocks_end"];
+            let used = steps.iter().flat_map(|s| ends.map(|key| s[key].as_f64().unwrap_or(0.0)));
+            // Blocks are those of each server.
+            let blocks = number(&answer["kv_cache"], "blocks");
+            assert!((used.fold(0.0, f64::max) - most * blocks).abs() < 1e-6, "{settings}");
+        }
+        let cached = steps.iter().any(|s| s.get("kv_cached_blocks_end").is_some());
+        assert_eq!(cached, settings.contains("vllm"), "{settings}");
+        // Everybody is gone in the end, and the mean is that of the totals, which count who is on
+        // the way between two pools as waiting.
         assert_eq!(waiting.last().unwrap()["waiting"], 0, "{settings}");
         let area: f64 = waiting
             .windows(2)
+            .filter(|w| server(w[0]) == server(w[1]))
             .map(|w| number(w[0], "waiting") * (number(w[1], "at_s") - number(w[0], "at_s")))
             .sum();
+        let pools = &answer["disaggregation"];
+        let moving = pools["kv_transfers"].as_f64().unwrap_or(0.0)
+            * pools["kv_transfer_mean_s"].as_f64().unwrap_or(0.0);
         let mean = number(totals, "waiting_mean");
-        assert!((area / length - mean).abs() < 1e-6 * (1.0 + mean), "{settings}: {mean}");
+        let area = (area + moving) / length;
+        assert!((area - mean).abs() < 1e-6 * (1.0 + mean), "{settings}: {area} {mean}");
         // Fewer lines than steps: what repeats is one.
         assert!((steps.len() as f64) < number(totals, "steps"));
+    }
+}
+
+/// The slices of a request follow one another without a gap from its arrival to its end, whichever
+/// servers it was on and however its KV moved.
+#[test]
+fn every_request_is_in_a_trace_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for settings in [
+        "--policy vllm-v1 --num-kv-blocks 400 --replicas 2 --max-model-len 5000",
+        "--policy orca --replicas 2 --router central-queue --timeout 3s",
+        "--policy sarathi --chunk 256 --kv-blocks 400 --disagg prefill=1,decode=2 \
+         --kv-transfer 3us/token --router central-queue",
+    ] {
+        let all = format!(
+            "{settings} --max-num-seqs 12 --requests 120 --rate 12/s --trace-out t.json \
+             --requests-out r.jsonl"
+        );
+        run_in(dir.path(), &all);
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        let trace: Value = serde_json::from_str(&read("t.json")).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let name = |pid: &Value| {
+            let named = |e: &&Value| e["name"] == "process_name" && e["pid"] == *pid;
+            events.iter().find(named).map(|e| e["args"]["name"].as_str().unwrap())
+        };
+        let mut slices: Vec<(u64, f64, f64)> = Vec::new();
+        for e in events.iter().filter(|e| e["ph"] == "X") {
+            let process = name(&e["pid"]).unwrap();
+            if !process.ends_with("steps") {
+                let number = |key: &str| e[key].as_f64().unwrap();
+                slices.push((e["tid"].as_u64().unwrap(), number("ts"), number("dur")));
+            }
+        }
+        slices.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap());
+        let mut requests = 0;
+        for row in read("r.jsonl").lines().skip(1) {
+            let row: Value = serde_json::from_str(row).unwrap();
+            let id: u64 = row["id"].as_str().unwrap().parse().unwrap();
+            let its: Vec<_> = slices.iter().filter(|s| s.0 + 1 == id).collect();
+            let us = |key: &str| Some(row[key].as_str()?.parse::<f64>().unwrap() / 1e6);
+            requests += usize::from(!its.is_empty() || row["outcome"] == "rejected");
+            assert!(its.windows(2).all(|w| (w[0].1 + w[0].2 - w[1].1).abs() < 1e-3), "{row}");
+            if let (Some(first), Some(last)) = (its.first(), its.last())
+                && let (Some(arrival), Some(end)) = (us("arrival_ps"), us("last_token_ps"))
+            {
+                assert!((first.1 - arrival).abs() < 1e-3, "{settings}: {row} {its:?}");
+                assert!((last.1 + last.2 - end).abs() < 1e-3, "{settings}: {row} {its:?}");
+            }
+        }
+        assert_eq!(requests, 120, "{settings}");
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::admission::{Door, Permits};
 use crate::engine::Skipping;
 use crate::error::Result;
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
 use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
 use crate::reference::Plain;
@@ -114,6 +114,7 @@ impl Entry {
             stalls: std::mem::take(&mut self.stalls),
             held: std::mem::take(&mut self.held),
             transfer: None,
+            server: Some(0),
         }
     }
 }
@@ -356,6 +357,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             time,
             running: on!(&self.engine, b => b.running()),
             held_tokens: on!(&self.engine, b => b.held_tokens()),
+            blocks: None,
         });
         Ok(true)
     }
@@ -419,7 +421,11 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     /// Runs what was decided, or the first steps of it.
     fn land(&mut self, stretch: &Stretch, observer: &mut dyn Observer) {
         self.flight = None;
-        observer.stretch(stretch);
+        if observer.is_watching() {
+            let blocks = on!(&self.engine, b => b.blocks_in(stretch.steps));
+            let blocks = blocks.map(|ends| ends.map(|used| Blocks { used, cached: None }));
+            observer.stretch(&Stretch { blocks, ..*stretch });
+        }
         let mut finished = std::mem::take(&mut self.finished);
         let requests = &mut self.requests;
         on!(&mut self.engine, b => b.apply(stretch, requests, &mut finished));

@@ -21,7 +21,8 @@ use super::config::VllmConfig;
 use super::plan::{Kind, Plan};
 use super::scheduler::{NewRequest, Quiet, Taken, VllmV1};
 use crate::error::{Result, SimError};
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
+use crate::kv_cache::KvBooks;
 use crate::run::{Clock, Departures, Intake, run_workload};
 use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall};
@@ -83,6 +84,7 @@ struct Flight {
     work: StepWork,
     held_tokens: u64,
     used_blocks: u64,
+    cached_blocks: u64,
     /// Who runs and is not in it.
     left_out: Vec<u64>,
 }
@@ -417,6 +419,7 @@ impl<T: StepTime> VllmReplica<T> {
             left_out,
             held_tokens: self.scheduler.held_tokens() - plan.tokens(),
             used_blocks: self.scheduler.kv_cache().books().used,
+            cached_blocks: self.scheduler.kv_cache().books().cached,
             plan,
         });
         Ok(())
@@ -538,20 +541,27 @@ impl<T: StepTime> VllmReplica<T> {
 
     /// Moves the clock past one step, unless it is empty.
     fn pass(&mut self, flight: &Flight, observer: &mut dyn Observer) -> Option<Stretch> {
-        let Flight { start, end, work, held_tokens, used_blocks, .. } = *flight;
+        let Flight { start, end, work, held_tokens, used_blocks, cached_blocks, .. } = *flight;
         self.clock.now = end;
         if work.is_empty() {
             return None;
         }
         let time = StretchTime::one(Ticks(end.0 - start.0));
         let running = self.in_batch;
-        let stretch = Stretch { start, end, steps: 1, work, time, running, held_tokens };
+        let blocks = Some([self.blocks(used_blocks, cached_blocks); 2]);
+        let stretch = Stretch { start, end, steps: 1, work, time, running, held_tokens, blocks };
         observer.stretch(&stretch);
         let area = stretch.duration().0;
         self.clock.statistics.in_system_time += area * u128::from(self.clock.inside());
         self.kv.used_time += area * u128::from(used_blocks);
         self.kv.used_max = self.kv.used_max.max(used_blocks);
         Some(stretch)
+    }
+
+    /// Blocks while a step ran; without a prefix cache none is cached.
+    fn blocks(&self, used: u64, cached: u64) -> Blocks {
+        let caching = self.scheduler.config().enable_prefix_caching;
+        Blocks { used, cached: caching.then_some(cached) }
     }
 
     /// Skips what the scheduler can; whether it could.
@@ -573,7 +583,7 @@ impl<T: StepTime> VllmReplica<T> {
             return Ok(false);
         }
         let held_tokens = self.scheduler.held_tokens();
-        let before = self.scheduler.kv_cache().books().used;
+        let KvBooks { used: before, cached, .. } = self.scheduler.kv_cache().books();
         let mut taken = Taken::default();
         let steps = self.scheduler.skip(&quiet, most, &mut taken);
         if steps == 0 {
@@ -596,7 +606,11 @@ impl<T: StepTime> VllmReplica<T> {
         }
         if new > 0 {
             let running = self.in_batch;
-            let stretch = Stretch { start, end, steps: new, work, time, running, held_tokens };
+            let last = self.blocks(before + taken.before(new), cached - taken.evicted_before(new));
+            let first = self.blocks(before + taken.first.0, cached - taken.first.1);
+            let blocks = Some([first, last]);
+            let stretch =
+                Stretch { start, end, steps: new, work, time, running, held_tokens, blocks };
             observer.stretch(&stretch);
             self.clock.now = end;
             self.clock.statistics.in_system_time +=
@@ -623,6 +637,7 @@ impl<T: StepTime> VllmReplica<T> {
                 work: work.after(new),
                 held_tokens: held_tokens + new * quiet.decodes,
                 used_blocks: after,
+                cached_blocks: cached - taken.evicted,
                 left_out: Vec::new(),
             });
         }
@@ -690,6 +705,7 @@ impl Entry {
             stalls: self.stalls.clone(),
             held: self.held.clone(),
             transfer: None,
+            server: Some(0),
         }
     }
 }
