@@ -36,12 +36,13 @@ use sched_sim::{
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
-use serving_io::policy::{self, ServerOptions, may_swap, named, takes_chunk};
+use serving_io::policy::{
+    self, POLICIES, RULES, ServerOptions, VLLM_V1, in_words, may_swap, named, takes_batched_tokens,
+    takes_chunk,
+};
 use serving_io::roofline::Floor;
 use serving_io::run::Note;
-use serving_io::scenario::{
-    MOST_USERS, POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource,
-};
+use serving_io::scenario::{MOST_USERS, Scenario, StepTimeSource, WorkloadSource};
 use serving_io::series::StepSeries;
 use serving_io::servers::Servers as FleetServers;
 use serving_io::timeline::Header;
@@ -82,6 +83,22 @@ Examples:
   goodput sim --max-num-seqs 64 --chunk 256 --requests-out requests.jsonl
   goodput report requests.jsonl --slo 'ttft<500ms'";
 
+/// Whose prompt tokens the chunk of each policy bounds.
+fn chunk_help() -> String {
+    let of = RULES.iter().filter_map(|r| Some(format!("{} for {}", r.chunk?.en, r.name)));
+    format!(
+        "Most prompt tokens in one step: {}; other policies have none [default: 128, or the scenario's]",
+        of.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn preemption_help() -> String {
+    format!(
+        "What becomes of the KV of a decode that is preempted for want of blocks: recompute, or swap (out and back, for --swap-time); for {} with --kv-blocks [default: recompute]",
+        in_words(may_swap)
+    )
+}
+
 /// Arguments of `sim`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
@@ -94,8 +111,8 @@ pub struct Arguments {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
-    /// Scheduling policies: decode-first, prefill-first, sarathi, orca, static, sglang, vllm-v1.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(help = format!("Scheduling policies: {}", POLICIES.join(", ")))]
     policy: Vec<String>,
     /// Most requests in the batch [default: 8, or the scenario's; vLLM's own for vllm-v1].
     #[arg(
@@ -106,9 +123,7 @@ pub struct Arguments {
         value_name = "LIST"
     )]
     max_num_seqs: Vec<String>,
-    /// Most prompt tokens in one step: of one request for decode-first, of all for sglang, of all
-    /// with the decodes for sarathi; other policies have none [default: 128, or the scenario's].
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", help = chunk_help())]
     chunk: Vec<String>,
     /// KV blocks of the server, of --block-size tokens; vllm-v1 has --num-kv-blocks [default: no
     /// limit, or the scenario's].
@@ -118,10 +133,7 @@ pub struct Arguments {
     /// or priority; vllm-v1 has --scheduling-policy [default: fcfs, or the scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     order: Vec<String>,
-    /// What becomes of the KV of a decode that is preempted for want of blocks: recompute, or swap
-    /// (out and back, for --swap-time); for prefill-first and sarathi with --kv-blocks [default:
-    /// recompute].
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", help = preemption_help())]
     preemption: Vec<String>,
     /// How long the KV of a token moves one way, such as 1us/token: its bytes over the bandwidth.
     #[arg(long, value_name = "TIME/token")]
@@ -754,8 +766,10 @@ fn options_that_do_nothing(
     let any = |of: &dyn Fn(&Setting) -> bool| settings.is_empty() || settings.iter().any(of);
     if !chunks.is_empty() && !any(&|s| takes_chunk(&s.policy)) {
         bail!(
-            "--chunk: is for decode-first, sarathi and sglang; {VLLM_V1} has \
-             --long-prefill-token-threshold, prefill-first --max-num-batched-tokens"
+            "--chunk: is for {}; {VLLM_V1} has --long-prefill-token-threshold, {} \
+             --max-num-batched-tokens",
+            in_words(takes_chunk),
+            in_words(takes_batched_tokens)
         );
     }
     for (option, given) in [("--kv-blocks", &arguments.kv_blocks), ("--order", &arguments.order)] {
@@ -781,12 +795,11 @@ fn options_that_do_nothing(
     }
     let preempts = |s: &Setting| may_swap(&s.policy) && s.server.kv_blocks.is_some();
     if !servers.preemptions.is_empty() && !any(&preempts) {
-        bail!(
-            "--preemption: is for prefill-first and sarathi, and says nothing without --kv-blocks"
-        );
+        bail!("--preemption: is for {}, and says nothing without --kv-blocks", in_words(may_swap));
     }
-    if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || s.policy == "prefill-first") {
-        bail!("--max-num-batched-tokens: is for prefill-first and {VLLM_V1}");
+    if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || takes_batched_tokens(&s.policy)) {
+        let others = in_words(takes_batched_tokens);
+        bail!("--max-num-batched-tokens: is for {others} and {VLLM_V1}");
     }
     let shared = ["max_num_batched_tokens", "block_size"];
     let mut of_vllm: Vec<&str> =
@@ -863,7 +876,7 @@ impl Servers {
         fn options<T: Copy>(list: &[T], own: Option<T>) -> Vec<Option<T>> {
             if list.is_empty() { vec![own] } else { list.iter().copied().map(Some).collect() }
         }
-        let batches = policy == "prefill-first";
+        let batches = takes_batched_tokens(policy);
         let tokens = if batches { self.tokens.as_slice() } else { &[] };
         let own_tokens = own.max_num_batched_tokens.filter(|_| batches);
         let mut all = Vec::new();

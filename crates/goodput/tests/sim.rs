@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use serving_io::policy::{POLICIES as POLICIES_LIST, RULES};
 
 /// What it prints in a directory of the repository, with its exit code if that is not 0.
 fn run_in(dir: &Path, arguments: &str) -> String {
@@ -263,6 +264,25 @@ fn a_scenario_says_what_flags_say() {
         };
         assert_eq!(run(&by_keys), run(&by_flags), "{flags}");
     }
+}
+
+/// Whatever stands in the list of policies can be asked for, and the help says what it takes.
+#[test]
+fn every_policy_of_the_list_is_in_the_help_and_runs() {
+    let help = sim("--help");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&POLICIES_LIST.join(", ")), "{help}");
+    for rule in RULES {
+        if let Some(chunk) = rule.chunk {
+            assert!(help.contains(&format!("{} for {}", chunk.en, rule.name)), "{}", rule.name);
+        }
+        let common = "--max-num-seqs 4 --requests 20";
+        let run = json(&format!("{common} --policy {}", rule.name))["runs"][0].clone();
+        assert_eq!(run["policy"], rule.name);
+        assert_eq!(run["chunk_tokens"].is_u64(), rule.chunk.is_some(), "{}", rule.name);
+    }
+    let unknown = sim("--policy fair");
+    assert!(unknown.contains(&POLICIES_LIST.join(", ")), "{unknown}");
 }
 
 /// The series of a run add up to its totals, over all its servers: steps, time in the batch, who

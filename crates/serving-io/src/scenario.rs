@@ -37,13 +37,13 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `policy` | `decode-first`, `prefill-first`, `sarathi`, `orca`, `static`, `sglang` or `vllm-v1` | `decode-first` |
+//! | `policy` | one of [`POLICIES`] | `decode-first` |
 //! | `max_num_seqs` | most requests in a step, 1 to 4294967295 | required; vLLM's own for `vllm-v1` |
-//! | `chunk` | most prompt tokens of one request in a step (`decode-first`), of all of them (`sglang`), or of all with the decodes (`sarathi`), 1 to 4294967295 | required; other policies have none |
-//! | `max_num_batched_tokens` | most prompt tokens in a step of `prefill-first` | 4096 |
+//! | `chunk` | most prompt tokens in a step, 1 to 4294967295, of one request or of all as the [`RULES`](crate::policy::RULES) say | required by policies that have one |
+//! | `max_num_batched_tokens` | most prompt tokens in a step of policies that [take it](crate::policy::takes_batched_tokens) | 4096 |
 //! | `kv_blocks`, `block_size` | KV blocks and the tokens in each; not for `vllm-v1` | no limit, 16 |
 //! | `order` | who is next in the queue: `fcfs`, `sjf` (fewest tokens first) or `priority`; not for `vllm-v1` | `fcfs` |
-//! | `preemption` | `recompute`, or `swap` with `swap_time` (`"1us/token"`, one way); for `prefill-first` and `sarathi` with `kv_blocks` | `recompute` |
+//! | `preemption` | `recompute`, or `swap` with `swap_time` (`"1us/token"`, one way); for policies that [may swap](crate::policy::may_swap), with `kv_blocks` | `recompute` |
 //! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; not for `vllm-v1` | any number |
 //! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; not for `vllm-v1` | none |
 //! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; not for `vllm-v1` | none |
@@ -90,18 +90,15 @@ use crate::engine::EngineOptions;
 use crate::error::{IoError, Result, listed, shown};
 use crate::fitted::FittedStepTime;
 use crate::lengths;
-use crate::policy::{ServerOptions, may_swap, swap_time, takes_chunk};
+use crate::policy::{
+    ServerOptions, in_words, may_swap, swap_time, takes_batched_tokens, takes_chunk,
+};
 use crate::preset;
 use crate::roofline::{self, RooflineSource};
 use crate::run::Note;
 use crate::trace::{TraceOptions, read_trace_path};
 
-/// The policy that follows vLLM's scheduler.
-pub const VLLM_V1: &str = "vllm-v1";
-
-/// The policies that a scenario or a flag can name.
-pub const POLICIES: [&str; 7] =
-    ["decode-first", "prefill-first", "sarathi", "orca", "static", "sglang", VLLM_V1];
+pub use crate::policy::{POLICIES, VLLM_V1};
 
 /// The scenario that runs where nothing else is said.
 const BUILT_IN: &str = include_str!("../../../scenarios/chat.toml");
@@ -653,11 +650,11 @@ impl Source<'_> {
                 _ if policy == VLLM_V1 => {
                     format!("`{key}` is not for {VLLM_V1}, which has the table `engine`")
                 }
-                "max_num_batched_tokens" if policy != "prefill-first" => {
-                    format!("`{key}` is for prefill-first")
+                "max_num_batched_tokens" if !takes_batched_tokens(policy) => {
+                    format!("`{key}` is for {}", in_words(takes_batched_tokens))
                 }
                 "preemption" | "swap_time" if !may_swap(policy) => {
-                    format!("`{key}` is for prefill-first and sarathi")
+                    format!("`{key}` is for {}", in_words(may_swap))
                 }
                 "block_size" | "preemption" | "swap_time" if raw.kv_blocks.is_none() => {
                     format!("`{key}` says nothing without `kv_blocks`")
