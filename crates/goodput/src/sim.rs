@@ -186,18 +186,18 @@ pub struct Arguments {
     /// Clients stop waiting for the last token this long after their arrival.
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Refuse who arrives when so many requests wait; not for vllm-v1.
+    /// Refuse who arrives when so many requests wait; this and the next three stand for a gateway
+    /// in front of vllm-v1, which refuses nobody for it.
     #[arg(long, value_name = "REQUESTS")]
     max_waiting: Option<u64>,
-    /// Refuse who arrives when with its prompt more tokens than this would wait; not for vllm-v1.
+    /// Refuse who arrives when with its prompt more tokens than this would wait.
     #[arg(long, value_name = "TOKENS")]
     max_waiting_tokens: Option<u64>,
-    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20; not
-    /// for vllm-v1.
+    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20.
     #[arg(long, value_name = "RATE,burst=N")]
     token_bucket: Option<TokenBucket>,
     /// Refuse who arrives unless queue, KV cache and P99 of TTFT have room, such as
-    /// queue=16,kv=0.9,slo=500ms,window=30s; not for vllm-v1.
+    /// queue=16,kv=0.9,slo=500ms,window=30s.
     #[arg(long, value_name = "LIMITS")]
     admission_rule: Option<AdmissionRule>,
     /// Start no step after this much simulated time; the run is then truncated.
@@ -403,7 +403,7 @@ struct Setting {
     slo: SloSet,
     /// Options of vllm-v1.
     engine: EngineOptions,
-    /// Options of the server under another policy.
+    /// Options of the server under another policy; of vllm-v1, whom a gateway refuses.
     server: ServerOptions,
     /// Servers behind a router.
     replicas: u64,
@@ -699,9 +699,10 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             let own = if is_vllm || own > 0 { own } else { DecodeFirst::default().max_num_seqs() };
             let chunk = if base.chunk > 0 { base.chunk } else { DecodeFirst::default().chunk() };
             let chunks = if takes_chunk(policy) { or_own(&chunks, &chunk) } else { vec![0] };
-            // One of the two is empty: each policy has options of its own kind.
+            // Each policy has options of its own kind; whoever refuses stands in front of any.
             let options: Vec<(EngineOptions, ServerOptions)> = if is_vllm {
-                engines.iter().map(|e| (e.clone(), ServerOptions::default())).collect()
+                let gateway = arguments.admission(&base.server.gateway());
+                engines.iter().map(|e| (e.clone(), gateway.clone())).collect()
             } else {
                 let own = arguments.admission(&base.server);
                 let servers = servers.combinations(policy, &own).into_iter();
@@ -778,17 +779,6 @@ fn options_that_do_nothing(
                 "{option}: is not for {VLLM_V1}, which has --num-kv-blocks and --scheduling-policy"
             );
         }
-    }
-    let refusals = [
-        ("--max-waiting", arguments.max_waiting.is_some()),
-        ("--max-waiting-tokens", arguments.max_waiting_tokens.is_some()),
-        ("--token-bucket", arguments.token_bucket.is_some()),
-        ("--admission-rule", arguments.admission_rule.is_some()),
-    ];
-    if let Some((option, _)) = refusals.into_iter().find(|(_, given)| *given)
-        && any(&Setting::is_vllm)
-    {
-        bail!("{option}: is not for {VLLM_V1}");
     }
     if !servers.block_size.is_empty() && !any(&|s| s.is_vllm() || s.server.kv_blocks.is_some()) {
         bail!("--block-size: says nothing without --kv-blocks");
@@ -1097,11 +1087,7 @@ fn run_setting(
         }
     };
     let workload = result.workload();
-    remarks.extend(rejections(
-        &result,
-        workload,
-        if config.is_some() { ", as vLLM does" } else { "" },
-    ));
+    remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     let (load, pool_loads) = loads(&maker, workload)?;
     let timelines = result.timelines()?;
@@ -1290,16 +1276,28 @@ fn raised(facts: &Facts) -> (Vec<Finding>, Verdict) {
 }
 
 /// How many requests were refused, with the first of them.
-fn rejections(result: &RunResult<'_>, workload: &Workload, as_whom: &str) -> Option<String> {
+fn rejections(result: &RunResult<'_>, workload: &Workload, is_vllm: bool) -> Option<String> {
     let mut rejected = result.details().iter().filter(|d| d.rejected.is_some());
     let first = rejected.next()?;
     let more = rejected.count();
     let id = &workload.requests().get(first.position)?.id;
-    Some(refused(&id.to_string(), first.rejected?, more as u64, as_whom))
+    Some(refused(&id.to_string(), first.rejected?, more as u64, is_vllm))
 }
 
 /// That a request was refused, and so many more.
-fn refused(id: &str, why: Rejection, more: u64, as_whom: &str) -> String {
+fn refused(id: &str, why: Rejection, more: u64, is_vllm: bool) -> String {
+    let by_gateway = matches!(
+        why,
+        Rejection::QueueFull { .. }
+            | Rejection::QueueTokens { .. }
+            | Rejection::Shut { .. }
+            | Rejection::NoPermit { .. }
+    );
+    let as_whom = match (is_vllm, by_gateway) {
+        (false, _) => "",
+        (true, false) => ", as vLLM does",
+        (true, true) => " by a gateway in front of vLLM",
+    };
     let others = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!("refused at arrival{as_whom}: request `{id}`: {}{others}", why.reason())
 }

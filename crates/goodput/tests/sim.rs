@@ -206,7 +206,6 @@ fn a_token_bucket_and_an_admission_rule_refuse_by_their_numbers() {
             "kv must be a share from 0 to 1, got 90",
         ),
         ("--admission-rule queue=2", "kv"),
-        ("--policy vllm-v1 --token-bucket 1/s", "--token-bucket: is not for vllm-v1"),
     ] {
         let text = sim(option);
         assert!(text.contains(says) && text.ends_with("exit 2\n"), "{option}: {text}");
@@ -283,6 +282,24 @@ fn every_policy_of_the_list_is_in_the_help_and_runs() {
     }
     let unknown = sim("--policy fair");
     assert!(unknown.contains(&POLICIES_LIST.join(", ")), "{unknown}");
+}
+
+/// A gateway in front of vLLM refuses as the other policies do, in one sweep with them: of a hundred
+/// requests that come at once, one slot and two places in the queue leave three.
+#[test]
+fn a_gateway_stands_in_front_of_vllm_too() {
+    let common = "--max-num-seqs 1 --input-tokens 100 --output-tokens 1 --requests 100 \
+                  --rate 1000000/s --arrivals deterministic --step-time base=10ms \
+                  --num-kv-blocks 4000 --max-model-len 1000";
+    let answer = json(&format!("{common} --policy decode-first,vllm-v1 --max-waiting 2"));
+    let runs = answer["runs"].as_array().unwrap();
+    for run in runs {
+        assert_eq!(run["simulation"]["rejected_by_reason"]["queue_full"], 97);
+        assert_eq!(run["server"]["max_waiting"], 2);
+    }
+    let text = sim(&format!("{common} --policy vllm-v1 --token-bucket 1/min,burst=3"));
+    assert!(text.contains("refused at arrival by a gateway in front of vLLM: "), "{text}");
+    assert!(text.contains("97 token bucket"), "{text}");
 }
 
 /// The series of a run add up to its totals, over all its servers: steps, time in the batch, who

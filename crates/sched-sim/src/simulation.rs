@@ -444,6 +444,14 @@ impl<'w, T: StepTime> Simulation<'w, VllmV1Run, T> {
         }
     }
 
+    /// The same run behind a gateway that refuses who arrives as these settings say; the order of the
+    /// queue and the KV cache are vLLM's own.
+    #[must_use]
+    pub const fn gateway(mut self, settings: ServerSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
     /// Runs, skipping what has no events.
     ///
     /// # Errors

@@ -295,6 +295,18 @@ impl ServerOptions {
         counts.chain(texts.into_iter().filter_map(|(name, text)| Some((name, text?)))).collect()
     }
 
+    /// What of it refuses who arrives, whatever the scheduler is.
+    #[must_use]
+    pub fn gateway(&self) -> Self {
+        Self {
+            max_waiting: self.max_waiting,
+            max_waiting_tokens: self.max_waiting_tokens,
+            token_bucket: self.token_bucket.clone(),
+            admission_rule: self.admission_rule.clone(),
+            ..Self::default()
+        }
+    }
+
     /// The settings of the server.
     ///
     /// # Errors

@@ -44,9 +44,9 @@
 //! | `kv_blocks`, `block_size` | KV blocks and the tokens in each; not for `vllm-v1` | no limit, 16 |
 //! | `order` | who is next in the queue: `fcfs`, `sjf` (fewest tokens first) or `priority`; not for `vllm-v1` | `fcfs` |
 //! | `preemption` | `recompute`, or `swap` with `swap_time` (`"1us/token"`, one way); for policies that [may swap](crate::policy::may_swap), with `kv_blocks` | `recompute` |
-//! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; not for `vllm-v1` | any number |
-//! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; not for `vllm-v1` | none |
-//! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; not for `vllm-v1` | none |
+//! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; for `vllm-v1` a gateway does it | any number |
+//! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; likewise | none |
+//! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; likewise | none |
 //! | `timeout` | how long clients wait for the last token | without end |
 //! | `until` | no step starts after this much simulated time | none |
 //! | `warm_up`, `cool_down` | what is measured leaves out so many requests, `"500"`, or so much time, `"60s"`, from the first arrival on and before the last ([`Cuts`]); `warm_up = "auto"` is what MSER-5 finds | all is measured |
@@ -186,7 +186,7 @@ pub struct Variant {
     pub max_num_seqs: u64,
     /// Most prompt tokens in a step, of one request or of all; 0 for policies that have none.
     pub chunk: u64,
-    /// What else the server is told; nothing for `vllm-v1`.
+    /// What else the server is told; for `vllm-v1` whom a gateway in front of it refuses.
     pub server: ServerOptions,
     /// Options of `vllm-v1`; empty for others.
     pub engine: EngineOptions,
@@ -642,10 +642,8 @@ impl Source<'_> {
         ];
         for (key, span) in given.into_iter().flatten() {
             let problem = match key {
-                "max_waiting" | "max_waiting_tokens" | "token_bucket" | "admission_rule"
-                    if policy == VLLM_V1 =>
-                {
-                    format!("`{key}` is not for {VLLM_V1}")
+                "max_waiting" | "max_waiting_tokens" | "token_bucket" | "admission_rule" => {
+                    continue;
                 }
                 _ if policy == VLLM_V1 => {
                     format!("`{key}` is not for {VLLM_V1}, which has the table `engine`")

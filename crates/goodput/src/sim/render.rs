@@ -827,7 +827,8 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     map.insert("chunk_tokens".to_owned(), json!(chunk));
     if let Some(c) = &run.config {
         map.insert("engine".to_owned(), engine_json(c));
-    } else if !run.setting.server.given().is_empty() {
+    }
+    if !run.setting.server.given().is_empty() {
         let number = |v: String| v.parse::<u64>().map_or_else(|_| json!(v), |n| json!(n));
         let given = run.setting.server.given().into_iter();
         let given = given.map(|(k, v)| (k.to_owned(), number(v)));

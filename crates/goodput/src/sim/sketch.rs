@@ -126,9 +126,8 @@ pub fn simulate(
     }
     let statistics = server.statistics();
 
-    let as_whom = if config.is_some() { ", as vLLM does" } else { "" };
     if let Some((id, why)) = counted.refused {
-        remarks.push(refused(&id.to_string(), why, statistics.rejected - 1, as_whom));
+        remarks.push(refused(&id.to_string(), why, statistics.rejected - 1, config.is_some()));
     }
     if let Some(max) = drawn.max_model_len.filter(|_| 0 < drawn.too_long) {
         let answers = format::things(drawn.too_long, "answer");

@@ -20,9 +20,11 @@ use foldhash::fast::FixedState;
 use super::config::VllmConfig;
 use super::plan::{Kind, Plan};
 use super::scheduler::{NewRequest, Quiet, Taken, VllmV1};
+use crate::admission::{Gate, Seen};
 use crate::error::{Result, SimError};
 use crate::history::{Blocks, Observer, Stretch};
 use crate::kv_cache::KvBooks;
+use crate::memory::ServerSettings;
 use crate::run::{Clock, Departures, Intake, run_workload};
 use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall};
@@ -56,7 +58,7 @@ pub(crate) fn run<'w, T: StepTime>(
     skipping: bool,
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
-    let Simulation { workload, policy, step_time, limits, patience, .. } = simulation;
+    let Simulation { workload, policy, step_time, limits, settings, patience } = simulation;
     let VllmV1Run { config, mut cancellations } = policy;
     let len = workload.len();
     if let Some(&(_, position)) = cancellations.iter().find(|c| len <= c.1) {
@@ -65,7 +67,7 @@ pub(crate) fn run<'w, T: StepTime>(
     // Of several of one request, the first counts.
     cancellations.sort_unstable_by_key(|&(at, position)| (position, at));
     let caching = config.enable_prefix_caching;
-    let mut server = VllmReplica::new(config, step_time)?.limits(limits);
+    let mut server = VllmReplica::new(config, step_time)?.limits(limits).gateway(&settings);
     server.skipping = skipping;
     let leaves = |job: &mut Job| {
         let first = cancellations.partition_point(|c| (c.1 as u64) < job.id);
@@ -153,6 +155,7 @@ pub struct VllmReplica<T> {
     busy_until: Ticks,
     in_batch: u64,
     kv: KvStatistics,
+    gate: Gate,
     /// Schedules in a row that gave nobody a token, with nothing in flight.
     empty: usize,
     /// Steps in a row in which nobody got a token.
@@ -191,6 +194,7 @@ impl<T: StepTime> VllmReplica<T> {
             busy_until: Ticks::ZERO,
             in_batch: 0,
             kv,
+            gate: Gate::default(),
             empty: 0,
             barren: 0,
             end: None,
@@ -201,6 +205,14 @@ impl<T: StepTime> VllmReplica<T> {
     #[must_use]
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.clock.limits = limits;
+        self
+    }
+
+    /// The same replica behind a gateway that refuses who arrives as these settings say; vLLM itself
+    /// has no such limits. The order of the queue and the KV cache are its own.
+    #[must_use]
+    pub fn gateway(mut self, settings: &ServerSettings) -> Self {
+        self.gate = Gate::new(settings);
         self
     }
 
@@ -316,7 +328,7 @@ impl<T: StepTime> VllmReplica<T> {
             let own = [(PromptContent::OWN | job.id, job.input_tokens)];
             let content = job.content.as_deref();
             let answer = content.and_then(|c| c.answer);
-            let added = self.scheduler.add_request(&NewRequest {
+            let request = NewRequest {
                 id: job.id,
                 arrival: job.arrival.0,
                 priority: job.priority,
@@ -324,7 +336,24 @@ impl<T: StepTime> VllmReplica<T> {
                 output_segment: answer.unwrap_or((2 * PromptContent::OWN) | job.id),
                 max_tokens: job.output_tokens,
                 made_tokens: job.made_tokens,
-            });
+            };
+            let scheduler = &self.scheduler;
+            let seen = Seen {
+                waiting: scheduler.num_waiting() as u64,
+                waiting_tokens: || scheduler.waiting_tokens(),
+                kv_used: || scheduler.kv_cache().books().used as f64 / self.kv.blocks as f64,
+            };
+            let own_tokens = if job.made_tokens == 0 { job.input_tokens } else { 0 };
+            let at = (job.arrival, self.clock.now);
+            // What vLLM would refuse anyhow takes no permit.
+            let refusal = scheduler
+                .check(&request)
+                .err()
+                .or_else(|| self.gate.refusal((job.id, own_tokens), at, seen));
+            let added = match refusal {
+                Some(rejection) => Err(rejection),
+                None => self.scheduler.add_request(&request),
+            };
             let entry = Entry {
                 id: job.id,
                 arrival: job.arrival,
@@ -386,9 +415,12 @@ impl<T: StepTime> VllmReplica<T> {
         if std::mem::replace(&mut entry.in_batch, false) {
             self.in_batch -= 1;
         }
-        let progress = entry.progress(progress);
+        let over = Over::new(entry.progress(progress), at, ending);
+        if ending == Ending::Completed {
+            self.gate.completed(&over);
+        }
         self.vacant.push(place);
-        self.clock.leave(Over::new(progress, at, ending));
+        self.clock.leave(over);
     }
 
     fn entry(&mut self, id: u64) -> Option<&mut Entry> {
@@ -653,7 +685,7 @@ impl<T: StepTime> VllmReplica<T> {
             most = most.min(max - self.clock.statistics.steps);
         }
         // Who arrives may be one whose client goes away meanwhile.
-        let arrivals = quiet.arrivals || self.pending.may_leave();
+        let arrivals = quiet.arrivals || self.pending.may_leave() || self.gate.looks();
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
         for event in [arrival, self.clock.limits.until, until].into_iter().flatten() {
             most = most.min(self.schedules_before(event, time, most));
