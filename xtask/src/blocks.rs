@@ -11,7 +11,7 @@ use metrics_core::tool_rules::{FAULTS, Tool, Topic, rule};
 use metrics_core::validity::CHECKS;
 
 use queueing::{Mm1, Mmc, Queue, WaitDistribution};
-use serving_io::policy::RULES;
+use serving_io::policy::{RULES, VLLM_V1};
 use serving_io::scenario::Scenario;
 
 use crate::{docs, repo};
@@ -161,6 +161,7 @@ fn policies(language: Language) -> Result<String> {
             text("Rule in one sentence", "一句话说明规则"),
             text("Favours", "有利于"),
             text("Can starve", "可能饿死"),
+            text("Options of its own", "自有选项"),
             text("Source", "出处"),
             text("Scenario", "场景"),
         ],
@@ -169,11 +170,17 @@ fn policies(language: Language) -> Result<String> {
         let runs = |s: &Scenario| s.variants.iter().any(|v| v.policy == rule.name);
         let named = scenarios.iter().filter(|(_, s)| runs(s)).map(|(file, _)| file.as_str());
         let named: Vec<&str> = named.collect();
+        let comma = text(", ", "、").in_language(language);
         let texts = [rule.rule, rule.favours, rule.can_starve, rule.source];
         let [does, favours, can_starve, source] = texts.map(|t| t.in_language(language).to_owned());
-        let comma = text(", ", "、").in_language(language);
         let name = format!("`{}`", rule.name);
-        table.row([name, does, favours, can_starve, source, named.join(comma)]);
+        let chunk = rule.chunk.map(|of| format!("`chunk` ({})", of.in_language(language)));
+        let tokens = rule.takes_batched_tokens.then(|| "`max_num_batched_tokens`".to_owned());
+        let swap = rule.may_swap.then(|| "`preemption`".to_owned());
+        let engine = (rule.name == VLLM_V1).then(|| "`engine`".to_owned());
+        let own: Vec<String> = [chunk, tokens, swap, engine].into_iter().flatten().collect();
+        let (own, named) = (own.join(comma), named.join(comma));
+        table.row([name, does, favours, can_starve, own, source, named]);
     }
     Ok(table.done())
 }

@@ -37,7 +37,7 @@ use sched_sim::{DecodeFirst, StepTime, Ticks, Workload};
 use serde::{Deserialize, Serialize};
 use serving_io::engine::EngineOptions;
 use serving_io::machine::Machine;
-use serving_io::policy::{ServerOptions, takes_chunk};
+use serving_io::policy::{ServerOptions, takes_batched_tokens, takes_chunk};
 use serving_io::scenario::{StepTimeSource, VLLM_V1};
 
 use crate::cost::{CostRequest, PRICE, cost};
@@ -612,7 +612,7 @@ pub(crate) fn scheduler_on(
                 .map_err(|e| PlanError::Contradiction(format!("{name}: {e}")))
         };
         match *name {
-            "max_num_batched_tokens" if policy == "prefill-first" => {
+            "max_num_batched_tokens" if takes_batched_tokens(policy) => {
                 options.max_num_batched_tokens = Some(count()?);
             }
             "num_kv_blocks" => options.kv_blocks = Some(count()?),

@@ -14,8 +14,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use capacity::replica::{machine, step_time};
 use capacity::watch::Watched;
 use indicatif::{ProgressBar, ProgressStyle};
+use metrics_core::RequestTimeline;
 use metrics_core::grammar;
-use metrics_core::report::{Report, Settings, Window};
+use metrics_core::measured::{Cut, Cuts};
+use metrics_core::report::{Input, Report, Settings, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::steady::mser5;
 use metrics_core::table::{Observed, RequestTable};
@@ -34,13 +36,15 @@ use sched_sim::{
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
-use serving_io::policy::{self, ServerOptions, may_swap, named, takes_chunk};
+use serving_io::policy::{
+    self, POLICIES, RULES, ServerOptions, VLLM_V1, in_words, may_swap, named, takes_batched_tokens,
+    takes_chunk,
+};
 use serving_io::roofline::Floor;
 use serving_io::run::Note;
-use serving_io::scenario::{
-    MOST_USERS, POLICIES, Scenario, StepTimeSource, VLLM_V1, WorkloadSource,
-};
+use serving_io::scenario::{MOST_USERS, Scenario, StepTimeSource, WorkloadSource};
 use serving_io::series::StepSeries;
+use serving_io::servers::Servers as FleetServers;
 use serving_io::timeline::Header;
 
 use self::explain::Spent;
@@ -61,6 +65,7 @@ Examples:
   goodput sim --max-num-seqs 16,64,256 --slo 'ttft<500ms,tpot<50ms'
   goodput sim --rate 10/s --arrivals gamma:cv=2 --input-tokens uniform:100,2000 --requests 1k
   goodput sim --rate 14/s --seeds 10
+  goodput sim --rate 14/s --warm-up 60s --cool-down 200
   goodput sim --rate 14/s --max-num-seqs 64 --chunk 256 --requests 100k --sketch
   goodput sim --turns geometric:mean=4,max=20 --think exponential:mean=10s --policy vllm-v1
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 512 --slo 'ttft<2s,tpot<100ms' \\
@@ -78,6 +83,22 @@ Examples:
   goodput sim --max-num-seqs 64 --chunk 256 --requests-out requests.jsonl
   goodput report requests.jsonl --slo 'ttft<500ms'";
 
+/// Whose prompt tokens the chunk of each policy bounds.
+fn chunk_help() -> String {
+    let of = RULES.iter().filter_map(|r| Some(format!("{} for {}", r.chunk?.en, r.name)));
+    format!(
+        "Most prompt tokens in one step: {}; other policies have none [default: 128, or the scenario's]",
+        of.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn preemption_help() -> String {
+    format!(
+        "What becomes of the KV of a decode that is preempted for want of blocks: recompute, or swap (out and back, for --swap-time); for {} with --kv-blocks [default: recompute]",
+        in_words(may_swap)
+    )
+}
+
 /// Arguments of `sim`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
@@ -90,8 +111,8 @@ pub struct Arguments {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
-    /// Scheduling policies: decode-first, prefill-first, sarathi, orca, static, sglang, vllm-v1.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(help = format!("Scheduling policies: {}", POLICIES.join(", ")))]
     policy: Vec<String>,
     /// Most requests in the batch [default: 8, or the scenario's; vLLM's own for vllm-v1].
     #[arg(
@@ -102,9 +123,7 @@ pub struct Arguments {
         value_name = "LIST"
     )]
     max_num_seqs: Vec<String>,
-    /// Most prompt tokens in one step: of one request for decode-first, of all for sglang, of all
-    /// with the decodes for sarathi; other policies have none [default: 128, or the scenario's].
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", help = chunk_help())]
     chunk: Vec<String>,
     /// KV blocks of the server, of --block-size tokens; vllm-v1 has --num-kv-blocks [default: no
     /// limit, or the scenario's].
@@ -114,10 +133,7 @@ pub struct Arguments {
     /// or priority; vllm-v1 has --scheduling-policy [default: fcfs, or the scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     order: Vec<String>,
-    /// What becomes of the KV of a decode that is preempted for want of blocks: recompute, or swap
-    /// (out and back, for --swap-time); for prefill-first and sarathi with --kv-blocks [default:
-    /// recompute].
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", help = preemption_help())]
     preemption: Vec<String>,
     /// How long the KV of a token moves one way, such as 1us/token: its bytes over the bandwidth.
     #[arg(long, value_name = "TIME/token")]
@@ -170,23 +186,32 @@ pub struct Arguments {
     /// Clients stop waiting for the last token this long after their arrival.
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Refuse who arrives when so many requests wait; not for vllm-v1.
+    /// Refuse who arrives when so many requests wait; this and the next three stand for a gateway
+    /// in front of vllm-v1, which refuses nobody for it.
     #[arg(long, value_name = "REQUESTS")]
     max_waiting: Option<u64>,
-    /// Refuse who arrives when with its prompt more tokens than this would wait; not for vllm-v1.
+    /// Refuse who arrives when with its prompt more tokens than this would wait.
     #[arg(long, value_name = "TOKENS")]
     max_waiting_tokens: Option<u64>,
-    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20; not
-    /// for vllm-v1.
+    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20.
     #[arg(long, value_name = "RATE,burst=N")]
     token_bucket: Option<TokenBucket>,
     /// Refuse who arrives unless queue, KV cache and P99 of TTFT have room, such as
-    /// queue=16,kv=0.9,slo=500ms,window=30s; not for vllm-v1.
+    /// queue=16,kv=0.9,slo=500ms,window=30s.
     #[arg(long, value_name = "LIMITS")]
     admission_rule: Option<AdmissionRule>,
     /// Start no step after this much simulated time; the run is then truncated.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
+    /// Measure without the first so many requests (500) or so much time from the first arrival on
+    /// (60s); auto is what MSER-5 finds. The run does not change: latencies and shares are of who
+    /// arrives in what is left, rates of what is completed meanwhile [default: measure all].
+    #[arg(long, visible_alias = "warmup", value_name = "REQUESTS|TIME|auto")]
+    warm_up: Option<String>,
+    /// Measure without the last so many requests (500) or so much time before the last arrival (60s)
+    /// [default: measure all].
+    #[arg(long, visible_alias = "cooldown", value_name = "REQUESTS|TIME")]
+    cool_down: Option<String>,
     /// Write every request's timeline, for `goodput report`; needs a single setting.
     #[arg(long, value_name = "FILE")]
     requests_out: Option<PathBuf>,
@@ -329,6 +354,16 @@ impl Arguments {
         self.explain_tail.is_some() || self.trace_out.is_some() || self.series.is_some()
     }
 
+    /// What is not measured.
+    fn cuts(&self) -> Result<Cuts> {
+        let warm_up = self.warm_up.as_deref().map(str::parse::<Cut>).transpose();
+        let cool_down = self.cool_down.as_deref().map(Cut::cool_down).transpose();
+        Ok(Cuts {
+            warm_up: warm_up.map_err(|e| anyhow!("--warm-up: {e}"))?,
+            cool_down: cool_down.map_err(|e| anyhow!("--cool-down: {e}"))?,
+        })
+    }
+
     /// These options, with whom else the server refuses.
     fn admission(&self, own: &ServerOptions) -> ServerOptions {
         let mut server = own.clone();
@@ -368,7 +403,7 @@ struct Setting {
     slo: SloSet,
     /// Options of vllm-v1.
     engine: EngineOptions,
-    /// Options of the server under another policy.
+    /// Options of the server under another policy; of vllm-v1, whom a gateway refuses.
     server: ServerOptions,
     /// Servers behind a router.
     replicas: u64,
@@ -382,6 +417,8 @@ struct Setting {
     timeout: Option<Ticks>,
     /// When the run is cut.
     until: Option<Ticks>,
+    /// What is not measured of it.
+    cuts: Cuts,
 }
 
 impl Setting {
@@ -404,6 +441,7 @@ impl Setting {
             think: Delay::Constant(Ticks::ZERO),
             timeout: None,
             until: None,
+            cuts: Cuts::default(),
         })
     }
 
@@ -422,6 +460,12 @@ impl Setting {
     fn clients(&self) -> Vec<(&'static str, Ticks)> {
         let all = [("timeout", self.timeout), ("until", self.until)];
         all.into_iter().filter_map(|(name, time)| Some((name, time?))).collect()
+    }
+
+    /// Name and value of what is not measured.
+    fn left_out(&self) -> Vec<(&'static str, Cut)> {
+        let all = [("warm_up", self.cuts.warm_up), ("cool_down", self.cuts.cool_down)];
+        all.into_iter().filter_map(|(name, cut)| Some((name, cut?))).collect()
     }
 
     /// What vLLM's scheduler is told, if it is the policy, and what is left out or assumed.
@@ -455,15 +499,13 @@ impl Setting {
         Ok(load)
     }
 
-    /// Refuses an option that is for one server where there are several.
-    fn is_one_server(&self, option: &str) -> Result<()> {
-        if self.replicas > 1 {
-            bail!("{option}: is for one server, got {} replicas", self.replicas);
+    /// Its servers, as files name them.
+    fn servers(&self) -> FleetServers {
+        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        match &self.pools {
+            Some(p) => FleetServers::pools(count(p.prefill), count(p.decode), self.router),
+            None => FleetServers::fleet(count(self.replicas), self.router),
         }
-        if let Some(pools) = &self.pools {
-            bail!("{option}: is for one server, got --disagg {}", pools.flag());
-        }
-        Ok(())
     }
 
     /// Steps outside of the range in which the step time is known.
@@ -635,6 +677,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let scales = scales?;
     let timeout = time_of("--timeout", arguments.timeout.as_deref())?;
     let until = time_of("--until", arguments.until.as_deref())?;
+    let cuts = arguments.cuts()?;
     let think = arguments.generate.think()?;
     let engines = arguments.engine.combinations()?;
     let mut policies = arguments.policy.clone();
@@ -656,9 +699,10 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
             let own = if is_vllm || own > 0 { own } else { DecodeFirst::default().max_num_seqs() };
             let chunk = if base.chunk > 0 { base.chunk } else { DecodeFirst::default().chunk() };
             let chunks = if takes_chunk(policy) { or_own(&chunks, &chunk) } else { vec![0] };
-            // One of the two is empty: each policy has options of its own kind.
+            // Each policy has options of its own kind; whoever refuses stands in front of any.
             let options: Vec<(EngineOptions, ServerOptions)> = if is_vllm {
-                engines.iter().map(|e| (e.clone(), ServerOptions::default())).collect()
+                let gateway = arguments.admission(&base.server.gateway());
+                engines.iter().map(|e| (e.clone(), gateway.clone())).collect()
             } else {
                 let own = arguments.admission(&base.server);
                 let servers = servers.combinations(policy, &own).into_iter();
@@ -686,6 +730,10 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 server: server.clone(),
                                 timeout: timeout.or(base.timeout),
                                 until: until.or(base.until),
+                                cuts: Cuts {
+                                    warm_up: cuts.warm_up.or(base.cuts.warm_up),
+                                    cool_down: cuts.cool_down.or(base.cuts.cool_down),
+                                },
                                 think: think.unwrap_or(base.think),
                                 ..base.clone()
                             };
@@ -719,8 +767,10 @@ fn options_that_do_nothing(
     let any = |of: &dyn Fn(&Setting) -> bool| settings.is_empty() || settings.iter().any(of);
     if !chunks.is_empty() && !any(&|s| takes_chunk(&s.policy)) {
         bail!(
-            "--chunk: is for decode-first, sarathi and sglang; {VLLM_V1} has \
-             --long-prefill-token-threshold, prefill-first --max-num-batched-tokens"
+            "--chunk: is for {}; {VLLM_V1} has --long-prefill-token-threshold, {} \
+             --max-num-batched-tokens",
+            in_words(takes_chunk),
+            in_words(takes_batched_tokens)
         );
     }
     for (option, given) in [("--kv-blocks", &arguments.kv_blocks), ("--order", &arguments.order)] {
@@ -730,28 +780,16 @@ fn options_that_do_nothing(
             );
         }
     }
-    let refusals = [
-        ("--max-waiting", arguments.max_waiting.is_some()),
-        ("--max-waiting-tokens", arguments.max_waiting_tokens.is_some()),
-        ("--token-bucket", arguments.token_bucket.is_some()),
-        ("--admission-rule", arguments.admission_rule.is_some()),
-    ];
-    if let Some((option, _)) = refusals.into_iter().find(|(_, given)| *given)
-        && any(&Setting::is_vllm)
-    {
-        bail!("{option}: is not for {VLLM_V1}");
-    }
     if !servers.block_size.is_empty() && !any(&|s| s.is_vllm() || s.server.kv_blocks.is_some()) {
         bail!("--block-size: says nothing without --kv-blocks");
     }
     let preempts = |s: &Setting| may_swap(&s.policy) && s.server.kv_blocks.is_some();
     if !servers.preemptions.is_empty() && !any(&preempts) {
-        bail!(
-            "--preemption: is for prefill-first and sarathi, and says nothing without --kv-blocks"
-        );
+        bail!("--preemption: is for {}, and says nothing without --kv-blocks", in_words(may_swap));
     }
-    if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || s.policy == "prefill-first") {
-        bail!("--max-num-batched-tokens: is for prefill-first and {VLLM_V1}");
+    if !servers.tokens.is_empty() && !any(&|s| s.is_vllm() || takes_batched_tokens(&s.policy)) {
+        let others = in_words(takes_batched_tokens);
+        bail!("--max-num-batched-tokens: is for {others} and {VLLM_V1}");
     }
     let shared = ["max_num_batched_tokens", "block_size"];
     let mut of_vllm: Vec<&str> =
@@ -828,7 +866,7 @@ impl Servers {
         fn options<T: Copy>(list: &[T], own: Option<T>) -> Vec<Option<T>> {
             if list.is_empty() { vec![own] } else { list.iter().copied().map(Some).collect() }
         }
-        let batches = policy == "prefill-first";
+        let batches = takes_batched_tokens(policy);
         let tokens = if batches { self.tokens.as_slice() } else { &[] };
         let own_tokens = own.max_num_batched_tokens.filter(|_| batches);
         let mut all = Vec::new();
@@ -864,7 +902,7 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
 /// Whether two settings run alike, whatever they are called.
 fn same(a: &Setting, b: &Setting) -> bool {
     let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router);
-    let clients = |s: &Setting| (s.users, s.think, s.timeout, s.until);
+    let clients = |s: &Setting| (s.users, s.think, s.timeout, s.until, s.cuts);
     of(a) == of(b)
         && clients(a) == clients(b)
         && a.policy == b.policy
@@ -981,6 +1019,7 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             think: v.think,
             timeout: v.timeout,
             until: v.until,
+            cuts: v.cuts,
         })
         .collect();
     Ok((source, settings))
@@ -1050,39 +1089,39 @@ fn run_setting(
         }
     };
     let workload = result.workload();
-    remarks.extend(rejections(
-        &result,
-        workload,
-        if config.is_some() { ", as vLLM does" } else { "" },
-    ));
+    remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     let (load, pool_loads) = loads(&maker, workload)?;
+    let timelines = result.timelines()?;
+    let table = RequestTable::of(&timelines);
+    let seen = (timelines.as_slice(), &table);
+    let report = report_of(arguments, &setting, &result, seen, &gaps)?;
+    let measured = report.as_ref().and_then(|r| r.measured);
     let asked = arguments.explain_tail.as_deref().map(served::percentile).transpose()?;
     let ledger =
         (booked || asked.is_some()).then(|| Ledger::new(&result, &watch.0.0, &cost)).transpose()?;
+    let ledger = ledger.map(|ledger| match measured {
+        Some(m) => ledger.of_positions(m.from..m.to),
+        None => ledger,
+    });
     let tail = ledger.as_ref().zip(asked).map(|(ledger, p)| TailAnswer::of(ledger, p));
     let spent = ledger.as_ref().filter(|_| booked).map(Spent::of);
     if let Some(path) = &arguments.trace_out {
-        setting.is_one_server("--trace-out")?;
         let window = window(arguments.trace_window.as_deref(), result.statistics().end)?;
-        write_trace(path, &result, &watch.0.1, window)
+        write_trace(path, &result, &watch.0.1, &setting.servers(), window)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.series {
-        setting.is_one_server("--series")?;
-        write_series(path, &result, &watch.1)
+        write_series(path, &result, &watch.1, &setting.servers())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let table = RequestTable::of(&result.timelines()?);
     let statistics = *result.statistics();
     let beyond = setting.beyond(&cost);
     let ttft: Vec<f64> = table.requests().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
     let each = server.each();
-    let report = report_of(arguments, &setting, &result, &table, &gaps)?;
-    let latencies = report.as_ref().and_then(|r| r.latencies);
-    let run = Evidence { latencies, ..Evidence::of(&table, &setting.slo) };
-    let (findings, verdict) = believed(run, &statistics, &each, result.end(), &setting)?;
+    let run = (&statistics, each.as_slice(), result.end());
+    let (findings, verdict) = believed(seen, report.as_ref(), run, &setting)?;
     if let Some(path) = &arguments.requests_out {
         write_timelines(path, &result)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -1142,21 +1181,26 @@ fn report_of(
     arguments: &Arguments,
     setting: &Setting,
     result: &RunResult<'_>,
-    table: &RequestTable,
+    (timelines, table): (&[RequestTimeline], &RequestTable),
     gaps: &InterTokenLatency,
 ) -> Result<Option<Report>> {
     if table.is_empty() {
         return Ok(None);
     }
-    let settings = Settings {
+    let input = Input {
+        timelines,
         window: window_of(result.statistics())?,
         truncated: result.end().is_truncated(),
         slo: &setting.slo,
         method: arguments.objectives.method(),
         confidence: arguments.objectives.confidence()?,
     };
-    let report = Report::of_table(table, &settings)?;
-    Ok(Some(report.with_itl(gaps, &settings)))
+    // Gaps are counted over the whole run.
+    if !setting.cuts.are_none() {
+        return Ok(Some(Report::measured(&input, &setting.cuts)?));
+    }
+    let settings = Settings::from(&input);
+    Ok(Some(Report::of_table(table, &settings)?.with_itl(gaps, &settings)))
 }
 
 /// The time that rates are over. A run whose steps cost nothing takes no time, and has no rates.
@@ -1173,10 +1217,9 @@ const CHECKS: [&str; 6] = ["W02", "W10", "W25", "W28", "W32", "W35"];
 
 /// What the run is usable for.
 fn believed(
-    run: Evidence<'_>,
-    statistics: &RunStatistics,
-    each: &[RunStatistics],
-    end: RunEnd,
+    (timelines, all): (&[RequestTimeline], &RequestTable),
+    report: Option<&Report>,
+    (statistics, each, end): (&RunStatistics, &[RunStatistics], RunEnd),
     setting: &Setting,
 ) -> Result<(Vec<Finding>, Verdict)> {
     // How many requests each replica got is all that is asked, whichever they were.
@@ -1197,18 +1240,28 @@ fn believed(
     } else {
         Vec::new()
     };
+    let measured = report.filter(|r| r.measured.is_some());
+    let cut = measured
+        .and_then(|r| r.measured)
+        .map(|m| RequestTable::of(timelines.get(m.from..m.to).unwrap_or_default()));
+    let table = cut.as_ref().unwrap_or(all);
     // A cache of prompts answers faster than any prefill.
     let floor = machine(&setting.step_time)
         .filter(|_| statistics.kv.is_none_or(|kv| kv.counters.hit_tokens == 0));
     let floor = floor.and_then(|m| Floor::of(&m, None).ok());
-    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(run.requests))?;
-    let facts = Facts::new(&Evidence {
+    let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(table))?;
+    let evidence = Evidence {
         truncated: end.is_truncated(),
         conservation: Some(conservation(statistics)),
         ideal: &ideal,
         replicas: &replicas,
-        ..run
-    });
+        latencies: report.and_then(|r| r.latencies),
+        ..Evidence::of(table, &setting.slo)
+    };
+    let facts = match measured {
+        Some(report) => Facts::of_window(&evidence, all, report),
+        None => Facts::new(&evidence),
+    };
     Ok(raised(&facts))
 }
 
@@ -1233,16 +1286,28 @@ fn raised(facts: &Facts) -> (Vec<Finding>, Verdict) {
 }
 
 /// How many requests were refused, with the first of them.
-fn rejections(result: &RunResult<'_>, workload: &Workload, as_whom: &str) -> Option<String> {
+fn rejections(result: &RunResult<'_>, workload: &Workload, is_vllm: bool) -> Option<String> {
     let mut rejected = result.details().iter().filter(|d| d.rejected.is_some());
     let first = rejected.next()?;
     let more = rejected.count();
     let id = &workload.requests().get(first.position)?.id;
-    Some(refused(&id.to_string(), first.rejected?, more as u64, as_whom))
+    Some(refused(&id.to_string(), first.rejected?, more as u64, is_vllm))
 }
 
 /// That a request was refused, and so many more.
-fn refused(id: &str, why: Rejection, more: u64, as_whom: &str) -> String {
+fn refused(id: &str, why: Rejection, more: u64, is_vllm: bool) -> String {
+    let by_gateway = matches!(
+        why,
+        Rejection::QueueFull { .. }
+            | Rejection::QueueTokens { .. }
+            | Rejection::Shut { .. }
+            | Rejection::NoPermit { .. }
+    );
+    let as_whom = match (is_vllm, by_gateway) {
+        (false, _) => "",
+        (true, false) => ", as vLLM does",
+        (true, true) => " by a gateway in front of vLLM",
+    };
     let others = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!("refused at arrival{as_whom}: request `{id}`: {}{others}", why.reason())
 }
@@ -1276,17 +1341,23 @@ fn write_trace(
     path: &Path,
     result: &RunResult<'_>,
     history: &BatchHistory,
+    servers: &FleetServers,
     window: TraceWindow,
 ) -> Result<()> {
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    chrome_trace::write(file, result, history.runs(), window)?;
+    chrome_trace::write(file, result, history, servers, window)?;
     Ok(())
 }
 
-/// Writes what the server did over time.
-fn write_series(path: &Path, result: &RunResult<'_>, steps: &StepSeries) -> Result<()> {
+/// Writes what the servers did over time.
+fn write_series(
+    path: &Path,
+    result: &RunResult<'_>,
+    steps: &StepSeries,
+    servers: &FleetServers,
+) -> Result<()> {
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    serving_io::series::write(file, result, steps)?;
+    serving_io::series::write(file, result, steps, servers)?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use metrics_core::{Seconds, format, grammar};
 use sched_sim::{RateScale, Workload};
 use serde_json::{Value, json};
 use serving_io::engine::EngineOptions;
-use serving_io::policy::takes_chunk;
+use serving_io::policy::{takes_batched_tokens, takes_chunk};
 use serving_io::scenario::{Scenario, VLLM_V1, WorkloadSource};
 
 use crate::output::{self, Format, check_outputs};
@@ -104,7 +104,7 @@ fn knows(policy: &str, option: &str) -> bool {
     match option {
         _ if policy == VLLM_V1 => true,
         "num_kv_blocks" | "block_size" => true,
-        "max_num_batched_tokens" => policy == "prefill-first",
+        "max_num_batched_tokens" => takes_batched_tokens(policy),
         _ => false,
     }
 }

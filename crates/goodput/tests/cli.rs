@@ -1136,13 +1136,6 @@ fn pools_are_shown_one_by_one() {
     for pools in ["prefill=1,decode=1", "prefill=2,decode=1"] {
         assert!(text.contains(&format!("(from one run each; disagg {pools} ")), "{text}");
     }
-    // The steps of several servers are no series of one.
-    let one = ["--disagg", "prefill=1,decode=1", "--series", "none.jsonl"];
-    let said = sim(&one);
-    assert!(
-        said.contains("--series: is for one server, got --disagg prefill=1,decode=1"),
-        "{said}"
-    );
     // The plain engine gives the same bytes, and vllm-v1 runs in pools as well.
     let two = ["--disagg", "prefill=2,decode=2", "--disagg", "prefill=3,decode=1"];
     let table = sim(&[&two[..], &["--router", "random"]].concat());
@@ -1212,18 +1205,6 @@ fn what_a_fleet_cannot_be_is_said() {
         &["--disagg", "prefill=1,decode=1", "--kv-transfer", "fast/s"],
         &["--disagg", "prefill=1,decode=1", "--kv-transfer", "0Gbit/s"],
         &["--disagg", "prefill=1,decode=1", "--kv-transfer", "1Gbit/s", "--step-time", "base=8ms"],
-        &[
-            "--disagg",
-            "prefill=1,decode=1",
-            "--kv-transfer",
-            "0s/token",
-            "--trace-out",
-            "t.json",
-            "--max-num-seqs",
-            "8",
-            "--chunk",
-            "64",
-        ],
     ] {
         said.push_str(&run_in(dir.path(), &[&["sim"], more].concat()));
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use serving_io::policy::{POLICIES as POLICIES_LIST, RULES};
 
 /// What it prints in a directory of the repository, with its exit code if that is not 0.
 fn run_in(dir: &Path, arguments: &str) -> String {
@@ -163,6 +164,8 @@ fn a_sketched_run_refuses_what_needs_its_requests() {
         "--explain-tail p99",
         "--trace-out t.json",
         "--series s.jsonl",
+        "--warm-up 5",
+        "--cool-down 5s",
         "--scenario ../../scenarios/policies.toml",
         "--policy vllm-v1 --num-kv-blocks 4000",
     ] {
@@ -203,7 +206,6 @@ fn a_token_bucket_and_an_admission_rule_refuse_by_their_numbers() {
             "kv must be a share from 0 to 1, got 90",
         ),
         ("--admission-rule queue=2", "kv"),
-        ("--policy vllm-v1 --token-bucket 1/s", "--token-bucket: is not for vllm-v1"),
     ] {
         let text = sim(option);
         assert!(text.contains(says) && text.ends_with("exit 2\n"), "{option}: {text}");
@@ -226,6 +228,7 @@ fn a_scenario_says_what_flags_say() {
         ),
         ("max_waiting = 1\nmax_waiting_tokens = 900", "--max-waiting 1 --max-waiting-tokens 900"),
         ("timeout = \"1500ms\"\nuntil = \"8s\"", "--timeout 1500ms --until 8s"),
+        ("warm_up = \"3s\"\ncool_down = \"9\"", "--warmup 3s --cooldown 9"),
         ("replicas = 2\nrouter = \"round-robin\"", "--replicas 2 --router round-robin"),
         ("users = 20\nthink = \"exponential:mean=1s\"", "--users 20 --think exponential:mean=1s"),
     ] {
@@ -253,14 +256,55 @@ fn a_scenario_says_what_flags_say() {
             for key in ["variant", "slo", "goodput", "findings", "verdict"] {
                 run.as_object_mut().unwrap().remove(key);
             }
+            if let Some(measured) = run.get_mut("measured") {
+                measured["good_within"] = Value::Null;
+            }
             run
         };
         assert_eq!(run(&by_keys), run(&by_flags), "{flags}");
     }
 }
 
-/// The series of a run add up to its totals: steps, time in the batch, the largest queue; and the
-/// engine that executes every step writes the same bytes as the one that skips.
+/// Whatever stands in the list of policies can be asked for, and the help says what it takes.
+#[test]
+fn every_policy_of_the_list_is_in_the_help_and_runs() {
+    let help = sim("--help");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&POLICIES_LIST.join(", ")), "{help}");
+    for rule in RULES {
+        if let Some(chunk) = rule.chunk {
+            assert!(help.contains(&format!("{} for {}", chunk.en, rule.name)), "{}", rule.name);
+        }
+        let common = "--max-num-seqs 4 --requests 20";
+        let run = json(&format!("{common} --policy {}", rule.name))["runs"][0].clone();
+        assert_eq!(run["policy"], rule.name);
+        assert_eq!(run["chunk_tokens"].is_u64(), rule.chunk.is_some(), "{}", rule.name);
+    }
+    let unknown = sim("--policy fair");
+    assert!(unknown.contains(&POLICIES_LIST.join(", ")), "{unknown}");
+}
+
+/// A gateway in front of vLLM refuses as the other policies do, in one sweep with them: of a hundred
+/// requests that come at once, one slot and two places in the queue leave three.
+#[test]
+fn a_gateway_stands_in_front_of_vllm_too() {
+    let common = "--max-num-seqs 1 --input-tokens 100 --output-tokens 1 --requests 100 \
+                  --rate 1000000/s --arrivals deterministic --step-time base=10ms \
+                  --num-kv-blocks 4000 --max-model-len 1000";
+    let answer = json(&format!("{common} --policy decode-first,vllm-v1 --max-waiting 2"));
+    let runs = answer["runs"].as_array().unwrap();
+    for run in runs {
+        assert_eq!(run["simulation"]["rejected_by_reason"]["queue_full"], 97);
+        assert_eq!(run["server"]["max_waiting"], 2);
+    }
+    let text = sim(&format!("{common} --policy vllm-v1 --token-bucket 1/min,burst=3"));
+    assert!(text.contains("refused at arrival by a gateway in front of vLLM: "), "{text}");
+    assert!(text.contains("97 token bucket"), "{text}");
+}
+
+/// The series of a run add up to its totals, over all its servers: steps, time in the batch, who
+/// waits, the most blocks; and the engine that executes every step writes the same bytes as the one
+/// that skips.
 #[test]
 fn the_series_of_a_run_add_up_to_its_totals() {
     let dir = tempfile::tempdir().unwrap();
@@ -268,6 +312,12 @@ fn the_series_of_a_run_add_up_to_its_totals() {
         "--policy decode-first --chunk 256 --timeout 4s",
         "--policy prefill-first --kv-blocks 600 --max-waiting 30",
         "--policy vllm-v1 --num-kv-blocks 9000",
+        "--policy vllm-v1 --num-kv-blocks 400 --turns 3 --think 1s --max-model-len 5000",
+        "--policy sarathi --chunk 256 --kv-blocks 400 --replicas 3",
+        "--policy orca --replicas 2 --router central-queue --timeout 3s",
+        "--policy vllm-v1 --num-kv-blocks 700 --replicas 2 --router power-of-two \
+         --max-model-len 5000",
+        "--policy sarathi --chunk 256 --disagg prefill=2,decode=2 --kv-transfer 3us/token",
     ] {
         let common = format!("{settings} --max-num-seqs 12 --requests 150 --rate 12/s");
         let run = |more: &str| {
@@ -295,18 +345,178 @@ fn the_series_of_a_run_add_up_to_its_totals() {
             sum(&|s| number(s, "running") * (number(s, "end_s") - number(s, "start_s"))) / length;
         let mean = number(totals, "in_service_mean");
         assert!((in_batch - mean).abs() < 1e-6 * mean, "{settings}: {in_batch} {mean}");
-        assert!(steps.windows(2).all(|w| w[0]["end_s"] == w[1]["start_s"]), "{settings}");
+        let server = |l: &Value| (l["pool"].clone(), l["server"].clone());
+        let follows =
+            |w: &[&Value]| w[0]["end_s"] == w[1]["start_s"] || server(w[0]) != server(w[1]);
+        assert!(steps.windows(2).all(follows), "{settings}");
         let held = steps.iter().map(|s| number(s, "kv_held_tokens_end")).fold(0.0, f64::max);
         assert_eq!(held, number(totals, "kv_held_tokens_max"));
-        // Everybody is gone in the end, and the mean is that of the totals.
+        if let Some(most) = answer["kv_cache"]["utilization_max"].as_f64() {
+            let ends = ["kv_used_blocks_start", "kv_used_blocks_end"];
+            let used = steps.iter().flat_map(|s| ends.map(|key| s[key].as_f64().unwrap_or(0.0)));
+            // Blocks are those of each server.
+            let blocks = number(&answer["kv_cache"], "blocks");
+            assert!((used.fold(0.0, f64::max) - most * blocks).abs() < 1e-6, "{settings}");
+        }
+        let cached = steps.iter().any(|s| s.get("kv_cached_blocks_end").is_some());
+        assert_eq!(cached, settings.contains("vllm"), "{settings}");
+        // Everybody is gone in the end, and the mean is that of the totals, which count who is on
+        // the way between two pools as waiting.
         assert_eq!(waiting.last().unwrap()["waiting"], 0, "{settings}");
         let area: f64 = waiting
             .windows(2)
+            .filter(|w| server(w[0]) == server(w[1]))
             .map(|w| number(w[0], "waiting") * (number(w[1], "at_s") - number(w[0], "at_s")))
             .sum();
+        let pools = &answer["disaggregation"];
+        let moving = pools["kv_transfers"].as_f64().unwrap_or(0.0)
+            * pools["kv_transfer_mean_s"].as_f64().unwrap_or(0.0);
         let mean = number(totals, "waiting_mean");
-        assert!((area / length - mean).abs() < 1e-6 * (1.0 + mean), "{settings}: {mean}");
+        let area = (area + moving) / length;
+        assert!((area - mean).abs() < 1e-6 * (1.0 + mean), "{settings}: {area} {mean}");
         // Fewer lines than steps: what repeats is one.
         assert!((steps.len() as f64) < number(totals, "steps"));
     }
+}
+
+/// The slices of a request follow one another without a gap from its arrival to its end, whichever
+/// servers it was on and however its KV moved.
+#[test]
+fn every_request_is_in_a_trace_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for settings in [
+        "--policy vllm-v1 --num-kv-blocks 400 --replicas 2 --max-model-len 5000",
+        "--policy orca --replicas 2 --router central-queue --timeout 3s",
+        "--policy sarathi --chunk 256 --kv-blocks 400 --disagg prefill=1,decode=2 \
+         --kv-transfer 3us/token --router central-queue",
+    ] {
+        let all = format!(
+            "{settings} --max-num-seqs 12 --requests 120 --rate 12/s --trace-out t.json \
+             --requests-out r.jsonl"
+        );
+        run_in(dir.path(), &all);
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        let trace: Value = serde_json::from_str(&read("t.json")).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let name = |pid: &Value| {
+            let named = |e: &&Value| e["name"] == "process_name" && e["pid"] == *pid;
+            events.iter().find(named).map(|e| e["args"]["name"].as_str().unwrap())
+        };
+        let mut slices: Vec<(u64, f64, f64)> = Vec::new();
+        for e in events.iter().filter(|e| e["ph"] == "X") {
+            let process = name(&e["pid"]).unwrap();
+            if !process.ends_with("steps") {
+                let number = |key: &str| e[key].as_f64().unwrap();
+                slices.push((e["tid"].as_u64().unwrap(), number("ts"), number("dur")));
+            }
+        }
+        slices.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap());
+        let mut requests = 0;
+        for row in read("r.jsonl").lines().skip(1) {
+            let row: Value = serde_json::from_str(row).unwrap();
+            let id: u64 = row["id"].as_str().unwrap().parse().unwrap();
+            let its: Vec<_> = slices.iter().filter(|s| s.0 + 1 == id).collect();
+            let us = |key: &str| Some(row[key].as_str()?.parse::<f64>().unwrap() / 1e6);
+            requests += usize::from(!its.is_empty() || row["outcome"] == "rejected");
+            assert!(its.windows(2).all(|w| (w[0].1 + w[0].2 - w[1].1).abs() < 1e-3), "{row}");
+            if let (Some(first), Some(last)) = (its.first(), its.last())
+                && let (Some(arrival), Some(end)) = (us("arrival_ps"), us("last_token_ps"))
+            {
+                assert!((first.1 - arrival).abs() < 1e-3, "{settings}: {row} {its:?}");
+                assert!((last.1 + last.2 - end).abs() < 1e-3, "{settings}: {row} {its:?}");
+            }
+        }
+        assert_eq!(requests, 120, "{settings}");
+    }
+}
+
+/// One request after the other is served in 2 s, a step for its prompt and one for its token, and
+/// one arrives each second from 0 s to 9 s: request i ends at 2 · (i + 1) s.
+const OVERLOAD: &str = "--max-num-seqs 1 --chunk 1000 --input-tokens 100 --output-tokens 1 \
+                        --requests 10 --rate 1/s --arrivals deterministic --step-time base=1s";
+
+/// From 4 s on and before 6 s requests 4 and 5 arrive, whose answers take 6 s and 7 s; request 2
+/// ends at 6 s, the only one in these 2 s: 0.5 req/s, where 1 req/s arrives. Three are there for
+/// the first second and four for the other. The books stay those of the ten.
+#[test]
+fn a_window_has_latencies_of_who_arrives_and_rates_of_who_ends() {
+    let common = format!("{OVERLOAD} --slo e2e<4.5s");
+    let text = sim(&format!("{common} --warm-up 4s --cool-down 4"));
+    let of = |from: &str| part(&text, from).to_owned();
+    let lines = |part: &str, labels: &[&str]| {
+        let wanted = |l: &&str| labels.iter().any(|label| l.trim_start().starts_with(label));
+        part.lines().filter(wanted).collect::<Vec<_>>().join("\n")
+    };
+    let shown = [
+        lines(&of("  setting"), &["setting", "measured"]),
+        lines(&of("Latency"), &["TTFT  ", "E2E  "]),
+        lines(&of("Throughput"), &["requests", "output  ", "goodput", "attainment"]),
+        lines(&of("Resources"), &["Resources", "in the system", "in flight"]),
+        lines(&of("Diagnosis"), &["requests"]),
+    ];
+    insta::assert_snapshot!(shown.join("\n\n"));
+    // The same window by the other unit at each end, and the figures of the run as before.
+    let run = |cuts: &str| json(&format!("{common} {cuts}"))["runs"][0].clone();
+    let (a, b) = (run("--warm-up 4s --cool-down 4"), run("--warmup 4 --cooldown 3s"));
+    for key in ["measured", "window_s", "latency", "throughput", "goodput", "resources"] {
+        assert_eq!(a[key], b[key], "{key}");
+    }
+    assert_eq!(a["simulation"], run("")["simulation"]);
+    assert_eq!(a["measured"]["good_within"], 1);
+}
+
+/// Whoever asks for nothing to be left out gets the run as it is.
+#[test]
+fn a_warm_up_of_nothing_changes_nothing() {
+    let without = |mut answer: Value| {
+        let run = answer["runs"][0].as_object_mut().unwrap();
+        assert_eq!(run.get("measured"), None);
+        run.remove("warm_up");
+        run.remove("cool_down");
+        answer
+    };
+    let common = "--max-num-seqs 8 --chunk 512 --requests 200 --rate 8/s --explain-tail p90";
+    let plain = without(json(common));
+    for nothing in ["--warm-up 0 --cool-down 0", "--warm-up 0s --cool-down 0s", "--warm-up 0"] {
+        assert_eq!(without(json(&format!("{common} {nothing}"))), plain, "{nothing}");
+    }
+}
+
+/// Where time went, means over seeds and the comparison of policies leave the same requests out.
+#[test]
+fn all_answers_leave_a_warm_up_out() {
+    let tail = json(&format!("{OVERLOAD} --warm-up 8 --explain-tail p0"));
+    assert_eq!(tail["runs"][0]["tail"]["e2e"]["requests"], 2);
+    let common = "--max-num-seqs 8 --chunk 512 --requests 200 --rate 8/s";
+    let one = |seed: u64| {
+        let run = json(&format!("{common} --seed {seed} --warm-up 50 --cool-down 20s"));
+        run["runs"][0]["latency"]["e2e"]["p99_s"].as_f64().unwrap()
+    };
+    let seeds = json(&format!("{common} --seeds 2 --warm-up 50 --cool-down 20s"));
+    let mean = seeds["runs"][0]["figures"]["e2e_p99_s"]["mean"].as_f64().unwrap();
+    assert!((mean - (one(1) + one(2)) / 2.0).abs() < 1e-9 * mean, "{mean}");
+    assert_eq!(seeds["runs"][0]["warm_up"], "50");
+    let table = sim(&format!("{common} --policy decode-first,sarathi --warm-up 50"));
+    assert!(table.contains("without a warm-up of 50 requests"), "{table}");
+    assert!(table.contains("150 of 200"), "{table}");
+}
+
+#[test]
+fn what_leaves_nothing_to_measure_is_refused() {
+    let mut said = String::new();
+    for cuts in [
+        "--warm-up 10",
+        "--cool-down 1k",
+        "--warm-up 9001ms",
+        "--cool-down 1h",
+        "--warm-up 6 --cool-down 4",
+        "--warm-up 5s --cool-down 5s",
+        "--warm-up 5s --cool-down 4s",
+        "--warm-up 5%",
+        "--cool-down auto",
+        "--warm-up auto",
+    ] {
+        said.push_str(&sim(&format!("{OVERLOAD} {cuts}")));
+    }
+    insta::assert_snapshot!(said);
 }

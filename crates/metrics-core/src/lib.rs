@@ -27,6 +27,7 @@ pub mod histogram;
 pub mod interval;
 pub mod kv_pool;
 pub mod latency;
+pub mod measured;
 pub mod metric;
 pub mod model;
 pub mod observe;

@@ -8,6 +8,7 @@ use crate::error::{Error, Result, above};
 use crate::goodput::slo_attainment;
 use crate::interval::{Confidence, Correlation, Interval, NoInterval, Series, proportion};
 use crate::latency::RequestMetrics;
+use crate::measured::Measured;
 use crate::sketch::RELATIVE_ERROR;
 use crate::slo::{Judgement, Latency, Limit, Slo, SloSet};
 use crate::summary::{PercentileMethod, Ranked, Summary, percentiles_of};
@@ -63,6 +64,18 @@ pub struct Settings<'a> {
     pub confidence: Confidence,
 }
 
+impl<'a> From<&Input<'a>> for Settings<'a> {
+    fn from(input: &Input<'a>) -> Self {
+        Self {
+            window: input.window.clone(),
+            truncated: input.truncated,
+            slo: input.slo,
+            method: input.method,
+            confidence: input.confidence,
+        }
+    }
+}
+
 /// Every figure of one run, in the four layers.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -84,6 +97,8 @@ pub struct Report {
     pub sketched: Option<Sketched>,
     /// The latencies as the verdict reads them; none where the figures come from sketches.
     pub latencies: Option<Latencies>,
+    /// The part of the run that is measured, if some of it is left out.
+    pub measured: Option<Measured>,
 }
 
 /// What is different in a report from sketches: no intervals of latencies, no peak in flight.
@@ -291,14 +306,7 @@ impl Report {
     ///
     /// [`Error::NotAbove`] if the window has length zero; [`Error::Empty`] without any request.
     pub fn new(input: &Input<'_>) -> Result<Self> {
-        let settings = Settings {
-            window: input.window.clone(),
-            truncated: input.truncated,
-            slo: input.slo,
-            method: input.method,
-            confidence: input.confidence,
-        };
-        Self::of_table(&RequestTable::of(input.timelines), &settings)
+        Self::of_table(&RequestTable::of(input.timelines), &Settings::from(input))
     }
 
     /// The same figures from a table, bit for bit.
@@ -350,6 +358,7 @@ impl Report {
             in_flight,
             in_flight_n,
             sketched: None,
+            measured: None,
         })
     }
 
@@ -421,6 +430,7 @@ impl Report {
             in_flight_n: tally.stays_n,
             sketched: Some(Sketched { relative_error: RELATIVE_ERROR, in_flight_mean }),
             latencies: None,
+            measured: None,
         })
     }
 
@@ -447,7 +457,7 @@ impl Report {
 const SPAN: &str = "first arrival to last token";
 
 /// First arrival to last token, if any completed request has both.
-fn span(table: &RequestTable) -> Option<Window> {
+pub(crate) fn span(table: &RequestTable) -> Option<Window> {
     let start = table.requests().filter_map(|t| t.arrival_s()).min_by(f64::total_cmp)?;
     let end = table
         .requests()
@@ -623,7 +633,7 @@ fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
 }
 
 impl Throughput {
-    fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
+    pub(crate) fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
         let counts = |counts: Option<Vec<u64>>| {
             let Some(counts) = counts else { return Ok((None, None)) };
             Ok((Some(total(&counts)?), lengths(counts)))

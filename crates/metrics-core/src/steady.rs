@@ -30,7 +30,7 @@ pub struct Steady {
     pub from_s: f64,
     /// Its end, in seconds from the first send.
     pub to_s: f64,
-    /// From the first send to the last end, in seconds.
+    /// From the first send to the last end, or the window that is judged, in seconds.
     pub span_s: f64,
     /// The number in flight from which on the run counts as steady.
     pub level: f64,
@@ -228,6 +228,18 @@ impl Profile {
         stays: impl IntoIterator<Item = Stay>,
         clients: Option<u64>,
     ) -> Option<Steady> {
+        self.steady_within(stays, clients, (self.begin(), self.end()))
+    }
+
+    /// The part of the steady stretch of the run that lies within a window, of which it is a share;
+    /// `window` is in seconds from the origin of the stays. Else as [`Profile::steady`].
+    #[must_use]
+    pub fn steady_within(
+        &self,
+        stays: impl IntoIterator<Item = Stay>,
+        clients: Option<u64>,
+        window: (f64, f64),
+    ) -> Option<Steady> {
         let median = self.median();
         let nominal = clients.map_or(0, |n| n.min(self.peak()));
         let level = STEADY_SHARE * (median.max(nominal) as f64).max(1.0);
@@ -245,7 +257,10 @@ impl Profile {
         } else {
             to
         };
-        let (from, to) = from.zip(to).filter(|(a, b)| a < b)?;
+        let (from, to) = (from?.max(window.0), to?.min(window.1));
+        if to <= from {
+            return None;
+        }
         let length = to - from;
         let within = |a: f64, b: f64| (b.min(to) - a.max(from)).max(0.0);
         let (mut requests, mut tokens, mut area) = (0.0, Some(0.0), 0.0);
@@ -274,7 +289,7 @@ impl Profile {
         Some(Steady {
             from_s: from - self.begin(),
             to_s: to - self.begin(),
-            span_s: self.end() - self.begin(),
+            span_s: window.1 - window.0,
             level,
             median_in_flight: median,
             in_flight: area / length,

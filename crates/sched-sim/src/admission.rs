@@ -1,6 +1,7 @@
-//! Who may come in: a token bucket and the admission rule, both in front of the queue of a server.
+//! Who may come in: limits on the queue, a token bucket and the admission rule, all in front of the
+//! queue of a server.
 //!
-//! The formulas are those of [`metrics_core::admission`]; here they have a clock. Both are off
+//! The formulas are those of [`metrics_core::admission`]; here they have a clock. All are off
 //! unless a server is told otherwise.
 
 use std::collections::VecDeque;
@@ -12,8 +13,9 @@ use metrics_core::summary::{PercentileMethod, percentile_by};
 use metrics_core::units::RequestsPerSecond;
 
 use crate::error::{Result, SimError};
+use crate::memory::ServerSettings;
 use crate::policy::limit;
-use crate::server::Over;
+use crate::server::{Over, Rejection};
 use crate::time::Ticks;
 use crate::workload::law::{Parameters, within};
 
@@ -79,7 +81,7 @@ impl std::fmt::Display for TokenBucket {
 
 /// A bucket, and what is in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Permits {
+struct Permits {
     bucket: TokenBucket,
     /// When it was last looked at.
     at: Ticks,
@@ -89,13 +91,13 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    pub fn new(bucket: TokenBucket) -> Self {
+    fn new(bucket: TokenBucket) -> Self {
         let fill = bucket.every.0 * u128::from(bucket.burst);
         Self { bucket, at: Ticks::ZERO, fill }
     }
 
     /// Takes a permit at an instant that is not before the last one; whether there is one.
-    pub fn take(&mut self, at: Ticks) -> bool {
+    fn take(&mut self, at: Ticks) -> bool {
         let TokenBucket { every, burst } = self.bucket;
         let come = at.since(self.at).unwrap_or_default().0;
         self.fill = (self.fill + come).min(every.0 * u128::from(burst));
@@ -174,6 +176,77 @@ impl std::fmt::Display for AdmissionRule {
     }
 }
 
+/// All that refuses who arrives at a server, whatever its scheduler is, in the order in which it is
+/// asked: how many wait, their tokens, the rule, and a permit that nobody takes whom the others refuse.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gate {
+    max_waiting: Option<u64>,
+    max_waiting_tokens: Option<u64>,
+    door: Option<Door>,
+    permits: Option<Permits>,
+}
+
+/// What a gate looks at when somebody arrives.
+pub(crate) struct Seen<W, K> {
+    /// Requests that wait.
+    pub waiting: u64,
+    /// The tokens that they have to prefill.
+    pub waiting_tokens: W,
+    /// The share of the KV blocks in use; 0 if they have no bound.
+    pub kv_used: K,
+}
+
+impl Gate {
+    pub fn new(settings: &ServerSettings) -> Self {
+        Self {
+            max_waiting: settings.max_waiting,
+            max_waiting_tokens: settings.max_waiting_tokens,
+            door: settings.rule.map(Door::new),
+            permits: settings.bucket.map(Permits::new),
+        }
+    }
+
+    /// Whether what it says depends on when exactly the server takes note of an arrival: the KV cache
+    /// and the latest completions change from step to step.
+    pub fn looks(&self) -> bool {
+        self.door.is_some()
+    }
+
+    /// Takes note of a request that is complete.
+    pub fn completed(&mut self, over: &Over) {
+        if let Some(door) = &mut self.door {
+            door.completed(over);
+        }
+    }
+
+    /// Why a request with so many tokens to prefill, of which the server takes note now, is refused,
+    /// if it is.
+    pub fn refusal(
+        &mut self,
+        (id, own_tokens): (u64, u64),
+        (arrival, now): (Ticks, Ticks),
+        seen: Seen<impl FnOnce() -> u64, impl FnOnce() -> f64>,
+    ) -> Option<Rejection> {
+        let Seen { waiting, waiting_tokens, kv_used } = seen;
+        if let Some(max) = self.max_waiting.filter(|&max| max <= waiting) {
+            return Some(Rejection::QueueFull { id, waiting, max });
+        }
+        if let Some(max) = self.max_waiting_tokens {
+            let tokens = own_tokens + waiting_tokens();
+            if max < tokens {
+                return Some(Rejection::QueueTokens { id, tokens, max });
+            }
+        }
+        if let Some(door) = &mut self.door
+            && let Some(shut) = door.shut(now, waiting, kv_used())
+        {
+            return Some(Rejection::Shut { id, shut });
+        }
+        let permit = self.permits.as_mut().is_none_or(|permits| permits.take(arrival));
+        (!permit).then_some(Rejection::NoPermit { id })
+    }
+}
+
 /// What keeps the door shut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -198,19 +271,19 @@ impl std::fmt::Display for Shut {
 
 /// A rule, with the latencies that it goes by.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+struct Door {
     rule: AdmissionRule,
     /// Completions of the last window, with the TTFT in seconds.
     recent: VecDeque<(Ticks, f64)>,
 }
 
 impl Door {
-    pub fn new(rule: AdmissionRule) -> Self {
+    fn new(rule: AdmissionRule) -> Self {
         Self { rule, recent: VecDeque::new() }
     }
 
     /// Takes note of a request that is complete.
-    pub fn completed(&mut self, over: &Over) {
+    fn completed(&mut self, over: &Over) {
         let first = over.progress.record.first_token();
         if let Some(ttft) = first.and_then(|first| first.since(over.progress.arrival)) {
             self.recent.push_back((over.at, ttft.seconds()));
@@ -218,7 +291,7 @@ impl Door {
     }
 
     /// What keeps it shut to a request that arrives now, if anything does.
-    pub fn shut(&mut self, now: Ticks, waiting: u64, kv_used: f64) -> Option<Shut> {
+    fn shut(&mut self, now: Ticks, waiting: u64, kv_used: f64) -> Option<Shut> {
         let AdmissionRule { queue, kv, slo, window } = self.rule;
         while self.recent.front().is_some_and(|&(at, _)| at.after(window) < now) {
             self.recent.pop_front();

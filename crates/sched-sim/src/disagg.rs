@@ -211,6 +211,10 @@ impl Observer for Numbered<'_> {
         self.0.stretch(stretch);
     }
 
+    fn is_watching(&self) -> bool {
+        self.0.is_watching()
+    }
+
     fn idle(&mut self, from: Ticks, to: Ticks) {
         self.0.idle(from, to);
     }
@@ -346,9 +350,17 @@ impl<P: Server, D: Server> Disaggregated<P, D> {
                 Some(first) => whole(*first, over.progress),
                 None => over.progress,
             };
-            self.over.push(Over { progress, server: self.prefill_servers + over.server, ..over });
+            let server = self.prefill_servers + over.server;
+            let progress = self.in_decode_pool(progress);
+            self.over.push(Over { progress, server, ..over });
         }
         self.scratch = scratch;
+    }
+
+    /// The same with its server counted among all.
+    fn in_decode_pool(&self, mut progress: Progress) -> Progress {
+        progress.server = progress.server.map(|server| self.prefill_servers + server);
+        progress
     }
 
     /// Requests that are on the way, and the sum of the times since their transfer began; as the
@@ -375,6 +387,7 @@ fn whole(first: Progress, second: Progress) -> Progress {
         transfer.admitted = second.record.scheduled();
     }
     whole.record.last_token = second.record.last_token;
+    whole.server = second.server;
     whole.prefilled = second.prefilled;
     whole.output_tokens = second.output_tokens;
     whole.stalls.extend(second.stalls);
@@ -484,7 +497,7 @@ impl<P: Server, D: Server> Server for Disaggregated<P, D> {
         for (id, inside) in &self.inside {
             let Some(first) = inside.first.as_deref().cloned() else { continue };
             list.push(match decode.next_if(|p| p.id == *id) {
-                Some(second) => whole(first, second),
+                Some(second) => self.in_decode_pool(whole(first, second)),
                 None => first,
             });
         }

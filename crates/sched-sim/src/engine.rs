@@ -416,6 +416,14 @@ impl Skipping {
         self.paged.as_ref().map(|p| (p.kv, p.used))
     }
 
+    /// Blocks in use while the first and the last of so many decided steps run.
+    pub fn blocks_in(&self, steps: u64) -> Option<[u64; 2]> {
+        let p = self.paged.as_ref()?;
+        let all = self.all_decode;
+        let grown = |n| if all { p.growth(self.decode_clock, n) } else { p.asked };
+        Some([1, steps].map(|n| p.used + grown(n)))
+    }
+
     pub fn free_blocks(&self) -> u64 {
         self.paged.as_ref().map_or(u64::MAX, Paged::free)
     }

@@ -26,6 +26,18 @@ pub struct Stretch {
     pub running: u64,
     /// Tokens that the batch held in KV before the first step.
     pub held_tokens: u64,
+    /// KV blocks while its first and while its last step ran, where a server counts them and
+    /// somebody watches.
+    pub blocks: Option<[Blocks; 2]>,
+}
+
+/// KV blocks while a step ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Those of requests in the batch.
+    pub used: u64,
+    /// Those that hold a prefix and that nobody uses, where there is a prefix cache.
+    pub cached: Option<u64>,
 }
 
 impl Stretch {
@@ -52,6 +64,11 @@ pub trait Observer {
         let _ = stretch;
     }
 
+    /// Whether anybody looks, so that what only an observer needs has to be computed.
+    fn is_watching(&self) -> bool {
+        true
+    }
+
     /// Nothing ran from `from` to `to`: the clock jumped to the next arrival.
     fn idle(&mut self, from: Ticks, to: Ticks) {
         let _ = (from, to);
@@ -63,7 +80,11 @@ pub trait Observer {
     }
 }
 
-impl Observer for () {}
+impl Observer for () {
+    fn is_watching(&self) -> bool {
+        false
+    }
+}
 
 impl<O: Observer + ?Sized> Observer for &mut O {
     fn server(&mut self, server: usize) {
@@ -72,6 +93,10 @@ impl<O: Observer + ?Sized> Observer for &mut O {
 
     fn stretch(&mut self, stretch: &Stretch) {
         (**self).stretch(stretch);
+    }
+
+    fn is_watching(&self) -> bool {
+        (**self).is_watching()
     }
 
     fn idle(&mut self, from: Ticks, to: Ticks) {
@@ -92,6 +117,10 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     fn stretch(&mut self, stretch: &Stretch) {
         self.0.stretch(stretch);
         self.1.stretch(stretch);
+    }
+
+    fn is_watching(&self) -> bool {
+        self.0.is_watching() || self.1.is_watching()
     }
 
     fn idle(&mut self, from: Ticks, to: Ticks) {
@@ -120,10 +149,12 @@ pub struct BatchRun {
     pub prefills: u64,
 }
 
-/// The batch of every step, run-length encoded: the same for both engines.
+/// The batch of every step, run-length encoded, of each server: the same for both engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchHistory {
-    runs: Vec<BatchRun>,
+    servers: Vec<Vec<BatchRun>>,
+    /// The server that runs now.
+    server: usize,
 }
 
 impl BatchHistory {
@@ -133,26 +164,40 @@ impl BatchHistory {
         Self::default()
     }
 
-    /// The runs in order of time, idle gaps included.
+    /// The runs of the first server in order of time, idle gaps included.
     #[must_use]
     pub fn runs(&self) -> &[BatchRun] {
-        &self.runs
+        self.of_server(0)
+    }
+
+    /// The same of a server of a fleet, counted from 0; none of one that did nothing.
+    #[must_use]
+    pub fn of_server(&self, server: usize) -> &[BatchRun] {
+        self.servers.get(server).map_or(&[], Vec::as_slice)
     }
 
     fn push(&mut self, next: BatchRun) {
-        if let Some(last) = self.runs.last_mut()
+        if self.servers.len() <= self.server {
+            self.servers.resize_with(self.server + 1, Vec::new);
+        }
+        let Some(runs) = self.servers.get_mut(self.server) else { return };
+        if let Some(last) = runs.last_mut()
             && (last.decodes, last.prefills) == (next.decodes, next.prefills)
             && (last.steps == 0) == (next.steps == 0)
         {
             last.steps += next.steps;
             last.duration = last.duration.after(next.duration);
         } else {
-            self.runs.push(next);
+            runs.push(next);
         }
     }
 }
 
 impl Observer for BatchHistory {
+    fn server(&mut self, server: usize) {
+        self.server = server;
+    }
+
     fn stretch(&mut self, s: &Stretch) {
         self.push(BatchRun {
             start: s.start,

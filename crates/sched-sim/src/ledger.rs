@@ -291,6 +291,13 @@ impl Ledger {
         &self.rows
     }
 
+    /// The rows of the requests at these positions alone.
+    #[must_use]
+    pub fn of_positions(mut self, positions: std::ops::Range<usize>) -> Self {
+        self.rows.retain(|row| positions.contains(&row.position));
+        self
+    }
+
     /// The slowest requests by TTFT, those from the `p`-th percentile (nearest rank) on, and what
     /// their time went on; `None` without requests or for a `p` that is not between 0 and 100.
     #[must_use]

@@ -197,6 +197,10 @@ impl Plain {
         self.memory.map(|_| (self.kv, self.used()))
     }
 
+    pub fn blocks_in(&self, _: u64) -> Option<[u64; 2]> {
+        self.memory.map(|_| [self.used(); 2])
+    }
+
     pub fn free_blocks(&self) -> u64 {
         if self.memory.is_some() { self.kv.blocks - self.used() } else { u64::MAX }
     }

@@ -5,10 +5,10 @@
 //! plain one prices a single step and asks again. A stretch is only arithmetic until it is over, so
 //! that an arrival in the middle of it cuts it at the end of the step under way.
 
-use crate::admission::{Door, Permits};
+use crate::admission::{Gate, Seen};
 use crate::engine::Skipping;
 use crate::error::Result;
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
 use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
 use crate::reference::Plain;
@@ -119,6 +119,7 @@ impl Entry {
             stalls: std::mem::take(&mut self.stalls),
             held: std::mem::take(&mut self.held),
             transfer: None,
+            server: Some(0),
         }
     }
 }
@@ -175,8 +176,7 @@ pub struct Replica<P, T> {
     preemptions: u64,
     preempted_requests: u64,
     swapped_tokens: u64,
-    door: Option<Door>,
-    permits: Option<Permits>,
+    gate: Gate,
     end: Option<RunEnd>,
 }
 
@@ -224,8 +224,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             preemptions: 0,
             preempted_requests: 0,
             swapped_tokens: 0,
-            door: settings.rule.map(Door::new),
-            permits: settings.bucket.map(Permits::new),
+            gate: Gate::new(&settings),
             end: None,
         }
     }
@@ -363,6 +362,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             time,
             running: on!(&self.engine, b => b.running()),
             held_tokens: on!(&self.engine, b => b.held_tokens()),
+            blocks: None,
         });
         Ok(true)
     }
@@ -408,7 +408,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         let departure = self.next_departure();
         // Whoever arrives waits together with those who leave later in the stretch.
         // The door looks at the KV cache as it is when somebody arrives.
-        let seen = departure.is_some() || self.door.is_some();
+        let seen = departure.is_some() || self.gate.looks();
         let arrivals = arrivals || self.pending.may_leave() || seen;
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
         for event in [arrival, departure, stop].into_iter().flatten() {
@@ -427,7 +427,11 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     /// Runs what was decided, or the first steps of it.
     fn land(&mut self, stretch: &Stretch, observer: &mut dyn Observer) {
         self.flight = None;
-        observer.stretch(stretch);
+        if observer.is_watching() {
+            let blocks = on!(&self.engine, b => b.blocks_in(stretch.steps));
+            let blocks = blocks.map(|ends| ends.map(|used| Blocks { used, cached: None }));
+            observer.stretch(&Stretch { blocks, ..*stretch });
+        }
         let mut finished = std::mem::take(&mut self.finished);
         let requests = &mut self.requests;
         on!(&mut self.engine, b => b.apply(stretch, requests, &mut finished));
@@ -439,9 +443,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             entry.record.last_token = stretch.end;
             let progress = entry.progress(entry.input, entry.output);
             let over = Over::new(progress, stretch.end, Ending::Completed);
-            if let Some(door) = &mut self.door {
-                door.completed(&over);
-            }
+            self.gate.completed(&over);
             self.leave(position, over);
         }
         self.finished = finished;
@@ -488,24 +490,17 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
                 return Some(Rejection::NeverFits { id, needed, max });
             }
         }
-        let waiting = on!(&self.engine, b => b.waiting());
-        if let Some(max) = self.settings.max_waiting.filter(|&max| max <= waiting) {
-            return Some(Rejection::QueueFull { id, waiting, max });
-        }
+        let engine = &self.engine;
+        let seen = Seen {
+            waiting: on!(engine, b => b.waiting()),
+            waiting_tokens: || on!(engine, b => b.waiting_tokens()),
+            kv_used: || {
+                let kv = on!(engine, b => b.kv());
+                kv.map_or(0.0, |(kv, used)| used as f64 / kv.blocks as f64)
+            },
+        };
         let own = if entry.made == 0 { entry.input } else { 0 };
-        let tokens = own + on!(&self.engine, b => b.waiting_tokens());
-        if let Some(max) = self.settings.max_waiting_tokens.filter(|&max| max < tokens) {
-            return Some(Rejection::QueueTokens { id, tokens, max });
-        }
-        if let Some(door) = &mut self.door {
-            let kv = on!(&self.engine, b => b.kv());
-            let used = kv.map_or(0.0, |(kv, used)| used as f64 / kv.blocks as f64);
-            if let Some(shut) = door.shut(self.clock.now, waiting, used) {
-                return Some(Rejection::Shut { id, shut });
-            }
-        }
-        let permit = self.permits.as_mut().is_none_or(|permits| permits.take(entry.arrival));
-        (!permit).then_some(Rejection::NoPermit { id })
+        self.gate.refusal((id, own), (entry.arrival, self.clock.now), seen)
     }
 
     /// The first departure of a request that is inside.

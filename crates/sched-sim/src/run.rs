@@ -324,6 +324,7 @@ pub struct Books<'w> {
     details: Vec<RequestDetail>,
     hit_tokens: Vec<u64>,
     servers: Vec<usize>,
+    unrouted: Vec<usize>,
 }
 
 impl<'w> Books<'w> {
@@ -336,20 +337,15 @@ impl<'w> Books<'w> {
             details: Vec::new(),
             hit_tokens: vec![0; if hits { workload.len() } else { 0 }],
             servers: Vec::new(),
+            unrouted: Vec::new(),
         }
     }
 
     /// Enters a request that is over; its number is its position in the workload, and one that
     /// is no position is ignored.
     pub fn take(&mut self, over: Over) {
-        let Over { progress, at, ending, server } = over;
+        let Over { progress, at, ending, server: _ } = over;
         let Some(position) = self.note(&progress) else { return };
-        if 0 < server {
-            self.servers.resize(self.records.len(), 0);
-        }
-        if let Some(its) = self.servers.get_mut(position) {
-            *its = server;
-        }
         let asked = self.workload.requests().get(position).map(|r| r.output_tokens);
         let detail = RequestDetail {
             position,
@@ -375,6 +371,16 @@ impl<'w> Books<'w> {
         *self.records.get_mut(position)? = progress.record;
         if let Some(hit) = self.hit_tokens.get_mut(position) {
             *hit = progress.hit_tokens;
+        }
+        let server = progress.server.unwrap_or_default();
+        if 0 < server {
+            self.servers.resize(self.records.len(), 0);
+        }
+        if let Some(its) = self.servers.get_mut(position) {
+            *its = server;
+        }
+        if progress.server.is_none() {
+            self.unrouted.push(position);
         }
         Some(position)
     }
@@ -402,6 +408,7 @@ impl<'w> Books<'w> {
             self.keep(RequestDetail { position, stalls, held, transfer, ..rest });
         }
         self.details.sort_unstable_by_key(|d| d.position);
+        self.unrouted.sort_unstable();
         let mut statistics = server.statistics();
         statistics.requests = self.workload.len() as u64;
         if let Some(first) = self.workload.requests().first() {
@@ -417,6 +424,7 @@ impl<'w> Books<'w> {
             details: self.details,
             hit_tokens: self.hit_tokens,
             servers: self.servers,
+            unrouted: self.unrouted,
         }
     }
 }

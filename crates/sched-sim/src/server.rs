@@ -174,6 +174,8 @@ pub struct Progress {
     pub held: Vec<Span>,
     /// How its KV moved from one pool to another, if there are two.
     pub transfer: Option<Box<Transfer>>,
+    /// Which server of a fleet has it, or had it last, counted from 0; none while it waits for one.
+    pub server: Option<usize>,
 }
 
 impl Progress {

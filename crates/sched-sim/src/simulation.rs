@@ -223,6 +223,7 @@ pub struct RunResult<'w> {
     pub(crate) details: Vec<RequestDetail>,
     pub(crate) hit_tokens: Vec<u64>,
     pub(crate) servers: Vec<usize>,
+    pub(crate) unrouted: Vec<usize>,
 }
 
 impl RunResult<'_> {
@@ -251,11 +252,18 @@ impl RunResult<'_> {
         &self.hit_tokens
     }
 
-    /// Which server of a fleet had each request that is over, in order of the workload, counted
-    /// from 0; empty if all were on the first.
+    /// Which server of a fleet had each request last, in order of the workload, counted from 0; empty
+    /// if all were on the first.
     #[must_use]
     pub fn servers(&self) -> &[usize] {
         &self.servers
+    }
+
+    /// The server of the request at a position; none if it never got past the queue of a router.
+    #[must_use]
+    pub fn server(&self, position: usize) -> Option<usize> {
+        let routed = self.unrouted.binary_search(&position).is_err();
+        routed.then(|| self.servers.get(position).copied().unwrap_or_default())
     }
 
     /// The requests that were running at the end of a truncated run, in order of the workload;
@@ -434,6 +442,14 @@ impl<'w, T: StepTime> Simulation<'w, VllmV1Run, T> {
             settings: ServerSettings::DEFAULT,
             patience: None,
         }
+    }
+
+    /// The same run behind a gateway that refuses who arrives as these settings say; the order of the
+    /// queue and the KV cache are vLLM's own.
+    #[must_use]
+    pub const fn gateway(mut self, settings: ServerSettings) -> Self {
+        self.settings = settings;
+        self
     }
 
     /// Runs, skipping what has no events.

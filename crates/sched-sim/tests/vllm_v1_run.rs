@@ -5,13 +5,13 @@
 
 mod common;
 
-use common::{Gaps, driven, limits, step_time, tokens_of};
+use common::{BlockLog, Gaps, driven, limits, settings, step_time, tokens_of};
 use proptest::prelude::*;
 use sched_sim::vllm_v1::replay::{Abort, Phase, Replay, ReplayRequest, StepNanoseconds};
 use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, VllmConfig, VllmReplica, VllmV1, VllmV1Run};
 use sched_sim::{
-    BatchHistory, Coefficients, PromptContent, RequestId, RunEnd, RunLimits, RunResult, SimError,
-    Simulation, StepTime, Ticks, Workload, WorkloadRequest,
+    BatchHistory, Coefficients, PromptContent, RequestId, RunEnd, RunLimits, RunResult,
+    ServerSettings, SimError, Simulation, StepTime, Ticks, Workload, WorkloadRequest,
 };
 
 const MODEL_LEN: u64 = 240;
@@ -116,17 +116,21 @@ fn both<'w, T: StepTime + Clone>(
     workload: &'w Workload,
     vllm: &VllmV1Run,
     step_time: &T,
-    limits: RunLimits,
+    (settings, limits): (ServerSettings, RunLimits),
 ) -> Result<(Result<RunResult<'w>, SimError>, BatchHistory), TestCaseError> {
-    let run = || Simulation::vllm_v1(workload, vllm.clone(), step_time.clone()).limits(limits);
-    let (mut fast_history, mut plain_history) = Default::default();
-    let fast = run().run_observed(&mut fast_history);
-    let plain = run().run_reference_observed(&mut plain_history);
+    let run = || {
+        let simulation = Simulation::vllm_v1(workload, vllm.clone(), step_time.clone());
+        simulation.gateway(settings).limits(limits)
+    };
+    let (mut fast_watch, mut plain_watch) = Default::default();
+    let fast = run().run_observed(&mut fast_watch);
+    let plain = run().run_reference_observed(&mut plain_watch);
     prop_assert_eq!(&fast, &plain);
-    let (fast_history, fast_gaps): (BatchHistory, Gaps) = fast_history;
-    let (plain_history, plain_gaps): (BatchHistory, Gaps) = plain_history;
+    let (fast_history, (fast_blocks, fast_gaps)): (BatchHistory, (BlockLog, Gaps)) = fast_watch;
+    let (plain_history, (plain_blocks, plain_gaps)): (BatchHistory, (BlockLog, Gaps)) = plain_watch;
     prop_assert_eq!(&fast_history, &plain_history);
     if let Ok(result) = &fast {
+        prop_assert!(fast_blocks.agrees_with(&plain_blocks));
         fast_gaps.check(&plain_gaps, result.statistics(), &tokens_of(result))?;
         let records = result.records().iter();
         if records.clone().all(|r| r.last_token().is_some()) {
@@ -153,11 +157,12 @@ proptest! {
         config in config(),
         step_time in step_time(),
         cancellations in cancellations(),
+        settings in settings(),
         limits in limits(),
     ) {
         let mut vllm = VllmV1Run::new(config);
         vllm.cancellations = going(&workload, &cancellations);
-        let (result, history) = both(&workload, &vllm, &step_time, limits)?;
+        let (result, history) = both(&workload, &vllm, &step_time, (settings, limits))?;
         let Ok(result) = result else {
             prop_assert!(matches!(result, Err(SimError::NoProgress { .. })), "{result:?}");
             return Ok(());
@@ -241,14 +246,53 @@ proptest! {
         workload in workload(),
         config in config(),
         step_time in step_time(),
+        settings in settings(),
         peeks in any::<bool>(),
     ) {
         let caching = config.enable_prefix_caching;
         let vllm = VllmV1Run::new(config.clone());
-        let Ok(whole) = Simulation::vllm_v1(&workload, vllm, step_time).run() else {
-            return Ok(());
-        };
-        let replica = VllmReplica::new(config, step_time).unwrap();
+        let simulation = Simulation::vllm_v1(&workload, vllm, step_time).gateway(settings);
+        let Ok(whole) = simulation.run() else { return Ok(()) };
+        let replica = VllmReplica::new(config, step_time).unwrap().gateway(&settings);
         prop_assert_eq!(driven(&workload, replica, caching, peeks)?, whole);
     }
+}
+
+/// One slot and one place in the queue: of three requests of 10 tokens, each of one step of 10 ms,
+/// that come 1 ms apart, the third is refused. With 19 tokens that may wait, and with two permits, it
+/// is so too; one that vLLM refuses itself is told so.
+#[test]
+fn a_gateway_refuses_before_vllm_does() {
+    let ms = |n: u64| Ticks::from_nanoseconds(n * 1_000_000);
+    let row = |id: u64, input| WorkloadRequest::new(id, ms(id), input, 1);
+    let workload = Workload::new(vec![row(0, 10), row(1, 10), row(2, 10), row(3, 300)]).unwrap();
+    let step_time: sched_sim::Affine = "base=10ms".parse().unwrap();
+    let refused = |settings: ServerSettings| {
+        let mut config = VllmConfig::new(40, MODEL_LEN);
+        config.max_num_seqs = 1;
+        config.enable_chunked_prefill = true;
+        let vllm = VllmV1Run::new(config);
+        let limits = (settings, RunLimits::default());
+        let result = both(&workload, &vllm, &step_time, limits).unwrap().0.unwrap();
+        let reasons = result.details().iter().filter_map(|d| Some((d.position, d.rejected?)));
+        reasons.map(|(i, why)| format!("{i}: {}", why.reason())).collect::<Vec<_>>().join("\n")
+    };
+    let mut settings = ServerSettings::default();
+    settings.max_waiting = Some(1);
+    insta::assert_snapshot!(refused(settings), @"
+    2: requests waiting are 1, at most 1 may
+    3: the prompt must be shorter than max_model_len, which is 240, to leave room for one token of the answer; got 300 tokens
+    ");
+    settings.max_waiting = None;
+    settings.max_waiting_tokens = Some(19);
+    insta::assert_snapshot!(refused(settings), @"
+    2: 20 tokens would wait for prefill, and at most 19 may
+    3: the prompt must be shorter than max_model_len, which is 240, to leave room for one token of the answer; got 300 tokens
+    ");
+    settings.max_waiting_tokens = None;
+    settings.bucket = Some("1/min,burst=2".parse().unwrap());
+    insta::assert_snapshot!(refused(settings), @"
+    2: the token bucket has no permit
+    3: the prompt must be shorter than max_model_len, which is 240, to leave room for one token of the answer; got 300 tokens
+    ");
 }

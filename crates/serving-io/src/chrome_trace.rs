@@ -1,16 +1,20 @@
 //! A window of a simulated run as a Chrome trace, which Perfetto and `chrome://tracing` show.
 //!
-//! One process holds the steps of the server and its counters, another one a track for each
-//! request, with what it was doing: waiting, prefill, decode, preempted.
+//! Of each server one process holds the steps and counters, another one a track for each request
+//! that it had, with what that was doing: waiting, prefill, decode, preempted. A KV transfer between
+//! two pools is in a process of its own.
 //!
 //! Source: the JSON object format of the Trace Event Format: complete events (`ph` X) with `ts` and
 //! `dur` in microseconds, counters (`ph` C) and names (`ph` M).
 
 use std::io::{self, Write};
 
-use sched_sim::history::BatchRun;
+use sched_sim::history::{BatchHistory, BatchRun};
+use sched_sim::simulation::Stall;
 use sched_sim::{RunResult, Ticks};
 use serde_json::{Value, json};
+
+use crate::servers::Servers;
 
 /// The time that is written: steps and stages that reach into it are cut at its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +25,14 @@ pub struct TraceWindow {
     pub to: Ticks,
 }
 
-const STEPS: u64 = 1;
-const REQUESTS: u64 = 2;
+/// The processes of a server, counted from 0: its steps, and its requests.
+const fn steps_of(server: usize) -> u64 {
+    2 * server as u64 + 1
+}
+
+const fn requests_of(server: usize) -> u64 {
+    2 * server as u64 + 2
+}
 
 /// Writes the steps and requests of a run that reach into the window, and gives the writer back.
 ///
@@ -35,6 +45,7 @@ const REQUESTS: u64 = 2;
 /// ```
 /// use sched_sim::{Affine, BatchHistory, DecodeFirst, Simulation, Ticks, Workload, WorkloadRequest};
 /// use serving_io::chrome_trace::{TraceWindow, write};
+/// use serving_io::servers::Servers;
 ///
 /// let workload = Workload::new(vec![WorkloadRequest::new("a", Ticks::ZERO, 100, 3)])?;
 /// let step: Affine = "base=1ms,prefill=10us/token".parse()?;
@@ -43,7 +54,7 @@ const REQUESTS: u64 = 2;
 /// let result = simulation.run_observed(&mut history)?;
 ///
 /// let window = TraceWindow { from: Ticks::ZERO, to: "1s".parse()? };
-/// let text = String::from_utf8(write(Vec::new(), &result, history.runs(), window)?)?;
+/// let text = String::from_utf8(write(Vec::new(), &result, &history, &Servers::one(), window)?)?;
 /// // 2 ms for the prompt, and three steps of 1 ms that differ in nothing.
 /// assert!(text.contains(r#""name":"prefill","ph":"X","pid":2,"tid":0,"ts":0.0,"dur":2000.0"#));
 /// assert!(text.contains(r#""name":"3 steps: 1 decode","ph":"X","pid":1,"tid":0,"ts":2000.0"#));
@@ -52,57 +63,81 @@ const REQUESTS: u64 = 2;
 pub fn write<W: Write>(
     out: W,
     result: &RunResult<'_>,
-    steps: &[BatchRun],
+    history: &BatchHistory,
+    servers: &Servers,
     window: TraceWindow,
 ) -> io::Result<W> {
     let mut writer = Events { out, first: true, window };
     writer.out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
-    writer.name("process_name", STEPS, 0, "steps")?;
-    writer.name("process_name", REQUESTS, 0, "requests")?;
-    for run in steps {
-        let end = run.start.after(run.duration);
-        if run.steps > 0 {
-            writer.span(&step_name(run), STEPS, 0, run.start, end)?;
+    for server in 0..servers.count() {
+        let name = servers.name(server);
+        let named =
+            |what| if name.is_empty() { String::from(what) } else { format!("{name} {what}") };
+        writer.name("process_name", steps_of(server), 0, &named("steps"))?;
+        writer.name("process_name", requests_of(server), 0, &named("requests"))?;
+        for run in history.of_server(server) {
+            let end = run.start.after(run.duration);
+            if run.steps > 0 {
+                writer.span(&step_name(run), (steps_of(server), 0), run.start, end)?;
+            }
+            let batch = json!({"decode": run.decodes, "prefill": run.prefills});
+            writer.counter("batch", steps_of(server), run.start, &batch)?;
         }
-        writer.counter(
-            "batch",
-            run.start,
-            &json!({"decode": run.decodes, "prefill": run.prefills}),
-        )?;
     }
+    // Above the processes of the servers.
+    let between = steps_of(servers.count());
+    let queue = requests_of(servers.count());
+    if result.details().iter().any(|d| d.transfer.is_some()) {
+        writer.name("process_name", between, 0, "KV transfer")?;
+    }
+    let mut queue_named = false;
     let end = result.statistics().end;
     let mut details = result.details().iter().peekable();
     let requests = result.workload().requests().iter().zip(result.records()).enumerate();
     for (position, (request, record)) in requests {
         let detail = details.next_if(|d| d.position == position);
-        let left = detail.and_then(|d| d.cancelled).unwrap_or(end);
-        let over = record.last_token().unwrap_or(left);
-        if detail.is_some_and(|d| d.rejected.is_some())
-            || over < window.from
-            || window.to < request.arrival
-        {
+        let left = detail.and_then(|d| d.cancelled.or(d.timed_out)).unwrap_or(end);
+        let refused = detail.is_some_and(|d| d.rejected.is_some());
+        let transfer = detail.and_then(|d| d.transfer);
+        // The second pool refuses whoever it cannot take at once.
+        let refused_later = transfer.and_then(|t| t.to).filter(|_| refused);
+        let over = record.last_token().or(refused_later).unwrap_or(left);
+        if refused && refused_later.is_none() || over < window.from || window.to < request.arrival {
             continue;
         }
-        let track = position as u64;
-        writer.name("thread_name", REQUESTS, track, &request.id.to_string())?;
-        let scheduled = record.scheduled().unwrap_or(over);
-        let prompt_done = record.prompt_done().unwrap_or(over);
-        writer.span("waiting", REQUESTS, track, request.arrival, scheduled)?;
-        // A stall cuts the stage that it falls into.
-        let mut from = scheduled;
-        let stalls = detail.map(|d| d.stalls.as_slice()).unwrap_or_default();
-        let stage = |writer: &mut Events<W>, from: Ticks, to: Ticks| -> io::Result<()> {
-            writer.span("prefill", REQUESTS, track, from, to.min(prompt_done))?;
-            writer.span("decode", REQUESTS, track, from.max(prompt_done), to)
-        };
-        for stall in stalls {
-            stage(&mut writer, from, stall.from)?;
-            let back = stall.readmitted.unwrap_or(over);
-            writer.span("preempted", REQUESTS, track, stall.from, back)?;
-            from = stall.recomputed.unwrap_or(back);
-            writer.span("recompute", REQUESTS, track, back, from)?;
+        let (first, second) = Servers::that_had(result, position, detail);
+        let name = request.id.to_string();
+        let track = |pid: u64| (pid, position as u64);
+        let at_first = track(first.map_or(queue, requests_of));
+        if first.is_none() && !queue_named {
+            writer.name("process_name", queue, 0, "queue of the router")?;
+            queue_named = true;
         }
-        stage(&mut writer, from, over)?;
+        writer.thread(at_first, &name)?;
+        let scheduled = record.scheduled().unwrap_or(over);
+        writer.span("waiting", at_first, request.arrival, scheduled)?;
+        let stalls = detail.map(|d| d.stalls.as_slice()).unwrap_or_default();
+        let Some(transfer) = transfer else {
+            let prompt_done = record.prompt_done().unwrap_or(over);
+            writer.stages(at_first, (scheduled, over), prompt_done, stalls)?;
+            continue;
+        };
+        let prompt_done = record.prompt_done().unwrap_or(over);
+        let (of_prompt, of_answer) =
+            stalls.split_at(stalls.partition_point(|stall| stall.from < transfer.from));
+        writer.stages(at_first, (scheduled, transfer.from), prompt_done, of_prompt)?;
+        writer.thread(track(between), &name)?;
+        let there = transfer.to.unwrap_or(over).min(over);
+        writer.span("KV transfer", track(between), transfer.from, there)?;
+        if transfer.to.is_none() || refused {
+            continue;
+        }
+        // Whoever waits for a server of the second pool waits in its router's queue.
+        let at_second = track(second.map_or(queue, requests_of));
+        writer.thread(at_second, &name)?;
+        let admitted = transfer.admitted.unwrap_or(over);
+        writer.span("waiting", at_second, there, admitted)?;
+        writer.stages(at_second, (admitted, over), prompt_done, of_answer)?;
     }
     writer.out.write_all(b"\n]}\n")?;
     writer.out.flush()?;
@@ -143,8 +178,41 @@ impl<W: Write> Events<W> {
         )
     }
 
+    fn thread(&mut self, (pid, tid): (u64, u64), name: &str) -> io::Result<()> {
+        self.name("thread_name", pid, tid, name)
+    }
+
+    /// The stages of a request on one server, which stalls cut.
+    fn stages(
+        &mut self,
+        track: (u64, u64),
+        (from, over): (Ticks, Ticks),
+        prompt_done: Ticks,
+        stalls: &[Stall],
+    ) -> io::Result<()> {
+        let stage = |writer: &mut Self, from: Ticks, to: Ticks| -> io::Result<()> {
+            writer.span("prefill", track, from, to.min(prompt_done))?;
+            writer.span("decode", track, from.max(prompt_done), to)
+        };
+        let mut from = from;
+        for stall in stalls {
+            stage(self, from, stall.from)?;
+            let back = stall.readmitted.unwrap_or(over);
+            self.span("preempted", track, stall.from, back)?;
+            from = stall.recomputed.unwrap_or(back);
+            self.span("recompute", track, back, from)?;
+        }
+        stage(self, from, over)
+    }
+
     /// A complete event, cut to the window; none where nothing of it is left.
-    fn span(&mut self, name: &str, pid: u64, tid: u64, from: Ticks, to: Ticks) -> io::Result<()> {
+    fn span(
+        &mut self,
+        name: &str,
+        (pid, tid): (u64, u64),
+        from: Ticks,
+        to: Ticks,
+    ) -> io::Result<()> {
         let (from, to) = (from.max(self.window.from), to.min(self.window.to));
         if to <= from {
             return Ok(());
@@ -157,12 +225,12 @@ impl<W: Write> Events<W> {
         )
     }
 
-    fn counter(&mut self, name: &str, at: Ticks, values: &Value) -> io::Result<()> {
+    fn counter(&mut self, name: &str, pid: u64, at: Ticks, values: &Value) -> io::Result<()> {
         if at < self.window.from || self.window.to < at {
             return Ok(());
         }
         self.event(
-            &format!("\"name\":\"{name}\",\"ph\":\"C\",\"pid\":{STEPS},\"tid\":0"),
+            &format!("\"name\":\"{name}\",\"ph\":\"C\",\"pid\":{pid},\"tid\":0"),
             &format!(",\"ts\":{:?},\"args\":{values}", microseconds(at)),
         )
     }

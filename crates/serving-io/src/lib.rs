@@ -67,6 +67,7 @@ mod rows;
 pub mod run;
 pub mod scenario;
 pub mod series;
+pub mod servers;
 pub mod sglang;
 pub mod simulation;
 pub mod stated;

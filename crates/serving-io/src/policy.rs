@@ -1,7 +1,8 @@
 //! Policies by their names, with what else a server under one of them can be told.
 //!
-//! `vllm-v1` is not made here: its options are those of [`engine`](crate::engine). What the rules say
-//! and whom they favour, its own among them, is in [`RULES`].
+//! [`RULES`] is the one list of them: names, constructors, which options each takes, what its rule says
+//! and whom it favours. Help, messages and tables are made from it. `vllm-v1` is not made here: its
+//! options are those of [`engine`](crate::engine).
 
 use metrics_core::metric::{Text, text};
 use metrics_core::slo::Latency;
@@ -16,12 +17,48 @@ pub const MAX_NUM_BATCHED_TOKENS: u64 = 4096;
 /// Tokens in a KV block, where nothing else is said.
 pub const BLOCK_SIZE: u64 = 16;
 
-/// The policies that [`named`] makes.
-pub const NAMES: [&str; 6] =
-    ["decode-first", "prefill-first", "sarathi", "orca", "static", "sglang"];
+/// The policy that follows vLLM's scheduler.
+pub const VLLM_V1: &str = "vllm-v1";
 
-/// What a policy does, as the tables and explanations say it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The policies that a scenario or a flag can name.
+pub const POLICIES: [&str; RULES.len()] = names(false);
+
+/// Those of them that [`named`] makes.
+pub const NAMES: [&str; made()] = names(true);
+
+/// How many policies are made here.
+const fn made() -> usize {
+    let (mut n, mut i) = (0, 0);
+    while i < RULES.len() {
+        n += RULES[i].make.is_some() as usize;
+        i += 1;
+    }
+    n
+}
+
+/// The first `N` names, of all or of those that are made here.
+const fn names<const N: usize>(made: bool) -> [&'static str; N] {
+    let mut names = [""; N];
+    let (mut n, mut i) = (0, 0);
+    while i < RULES.len() {
+        if RULES[i].make.is_some() || !made {
+            names[n] = RULES[i].name;
+            n += 1;
+        }
+        i += 1;
+    }
+    names
+}
+
+/// Makes a policy from its batch limit, its chunk and the options of its server.
+type Make = fn(u64, u64, &ServerOptions) -> Result<Box<dyn Policy>>;
+
+fn boxed<P: Policy + 'static>(policy: Result<P>) -> Result<Box<dyn Policy>> {
+    Ok(Box::new(policy?))
+}
+
+/// What a policy does and takes, as help, tables and explanations say it.
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PolicyRule {
     /// The policy's name.
@@ -36,6 +73,14 @@ pub struct PolicyRule {
     pub source: Text,
     /// Which of TTFT and TPOT the rule protects at the cost of the other; none if neither.
     pub protects: Option<Latency>,
+    /// Whose prompt tokens its `chunk` bounds in a step; none if it has no chunk.
+    pub chunk: Option<Text>,
+    /// Whether it has a `max_num_batched_tokens` for the prompts of a step.
+    pub takes_batched_tokens: bool,
+    /// Whether it can swap out a decode that it preempts.
+    pub may_swap: bool,
+    /// What makes it; none for vLLM's, which is no policy of a [`Replica`](sched_sim::Replica).
+    make: Option<Make>,
 }
 
 impl PolicyRule {
@@ -73,6 +118,10 @@ pub const RULES: &[PolicyRule] = &[
         can_starve: text("prompts (TTFT)", "prompt（TTFT）"),
         source: text("formula walkthrough, section 4", "公式讲解，第 4 节"),
         protects: Some(Latency::Tpot),
+        chunk: Some(text("of one request", "单个请求的")),
+        takes_batched_tokens: false,
+        may_swap: false,
+        make: Some(|seats, chunk, _| boxed(DecodeFirst::new(seats, chunk))),
     },
     PolicyRule {
         name: "prefill-first",
@@ -87,6 +136,14 @@ pub const RULES: &[PolicyRule] = &[
             "vLLM 引擎 v0：SOSP 2023；Vidur `vllm_replica_scheduler.py`",
         ),
         protects: Some(Latency::Ttft),
+        chunk: None,
+        takes_batched_tokens: true,
+        may_swap: true,
+        make: Some(|seats, _, options| {
+            let tokens = options.max_num_batched_tokens.unwrap_or(MAX_NUM_BATCHED_TOKENS);
+            let policy = PrefillFirst::new(seats, tokens);
+            boxed(policy.and_then(|p| p.with_preemption(options.preemption.unwrap_or_default())))
+        }),
     },
     PolicyRule {
         name: "sarathi",
@@ -104,6 +161,13 @@ pub const RULES: &[PolicyRule] = &[
             "Sarathi-Serve：OSDI 2024；Vidur `sarathi_replica_scheduler.py`",
         ),
         protects: Some(Latency::Tpot),
+        chunk: Some(text("of all with the decodes", "连同 decode 的全部")),
+        takes_batched_tokens: false,
+        may_swap: true,
+        make: Some(|seats, chunk, options| {
+            let policy = Sarathi::new(seats, chunk);
+            boxed(policy.and_then(|p| p.with_preemption(options.preemption.unwrap_or_default())))
+        }),
     },
     PolicyRule {
         name: "orca",
@@ -121,6 +185,10 @@ pub const RULES: &[PolicyRule] = &[
             "Orca：OSDI 2022；Vidur `orca_replica_scheduler.py`",
         ),
         protects: None,
+        chunk: None,
+        takes_batched_tokens: false,
+        may_swap: false,
+        make: Some(|seats, _, _| boxed(Orca::new(seats))),
     },
     PolicyRule {
         name: "static",
@@ -132,6 +200,10 @@ pub const RULES: &[PolicyRule] = &[
         can_starve: text("everybody who comes meanwhile", "其间到达的所有请求"),
         source: text("the baseline of the Orca paper: OSDI 2022", "Orca 论文的基线：OSDI 2022"),
         protects: Some(Latency::Tpot),
+        chunk: None,
+        takes_batched_tokens: false,
+        may_swap: false,
+        make: Some(|seats, _, _| boxed(StaticBatch::new(seats))),
     },
     PolicyRule {
         name: "sglang",
@@ -149,9 +221,13 @@ pub const RULES: &[PolicyRule] = &[
             "SGLang 0.5.23，`srt/managers/schedule_policy.py`、`scheduler.py`",
         ),
         protects: Some(Latency::Ttft),
+        chunk: Some(text("of all", "全部请求的")),
+        takes_batched_tokens: false,
+        may_swap: false,
+        make: Some(|seats, chunk, _| boxed(SgLang::new(seats, chunk))),
     },
     PolicyRule {
-        name: "vllm-v1",
+        name: VLLM_V1,
         rule: text(
             "Everybody who runs gets the tokens that they lack, in order of admission, until the step's token budget is spent; the rest goes to the head of the queue.",
             "正在运行的请求按接纳次序各得所缺的 token，直到用完该步的 token 预算；剩余的给队首。",
@@ -166,6 +242,10 @@ pub const RULES: &[PolicyRule] = &[
             "vLLM 0.33.0，`vllm/v1/core/sched/scheduler.py`",
         ),
         protects: None,
+        chunk: None,
+        takes_batched_tokens: false,
+        may_swap: false,
+        make: None,
     },
 ];
 
@@ -215,6 +295,18 @@ impl ServerOptions {
         counts.chain(texts.into_iter().filter_map(|(name, text)| Some((name, text?)))).collect()
     }
 
+    /// What of it refuses who arrives, whatever the scheduler is.
+    #[must_use]
+    pub fn gateway(&self) -> Self {
+        Self {
+            max_waiting: self.max_waiting,
+            max_waiting_tokens: self.max_waiting_tokens,
+            token_bucket: self.token_bucket.clone(),
+            admission_rule: self.admission_rule.clone(),
+            ..Self::default()
+        }
+    }
+
     /// The settings of the server.
     ///
     /// # Errors
@@ -236,13 +328,37 @@ impl ServerOptions {
 /// Whether a policy has a chunk: most prompt tokens of one request, or of all, in a step.
 #[must_use]
 pub fn takes_chunk(name: &str) -> bool {
-    matches!(name, "decode-first" | "sarathi" | "sglang")
+    PolicyRule::of(name).is_some_and(|rule| rule.chunk.is_some())
+}
+
+/// Whether a policy other than vLLM's has a limit on the prompt tokens of a step that is no chunk.
+#[must_use]
+pub fn takes_batched_tokens(name: &str) -> bool {
+    PolicyRule::of(name).is_some_and(|rule| rule.takes_batched_tokens)
 }
 
 /// Whether a policy can swap out a decode that it preempts.
 #[must_use]
 pub fn may_swap(name: &str) -> bool {
-    matches!(name, "prefill-first" | "sarathi")
+    PolicyRule::of(name).is_some_and(|rule| rule.may_swap)
+}
+
+/// The policies for which something holds, in words: `prefill-first and sarathi`.
+///
+/// # Examples
+///
+/// ```
+/// use serving_io::policy::{in_words, takes_chunk};
+///
+/// assert_eq!(in_words(takes_chunk), "decode-first, sarathi and sglang");
+/// ```
+#[must_use]
+pub fn in_words(holds: fn(&str) -> bool) -> String {
+    let names: Vec<&str> = POLICIES.into_iter().filter(|name| holds(name)).collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// How long the KV of a token moves one way when its request is swapped, as in `1us/token`.
@@ -292,22 +408,6 @@ pub fn named(
     chunk: u64,
     options: &ServerOptions,
 ) -> Option<Result<Box<dyn Policy>>> {
-    fn boxed<P: Policy + 'static>(policy: Result<P>) -> Result<Box<dyn Policy>> {
-        Ok(Box::new(policy?))
-    }
-    let tokens = options.max_num_batched_tokens.unwrap_or(MAX_NUM_BATCHED_TOKENS);
-    let preemption = options.preemption.unwrap_or_default();
-    Some(match name {
-        "decode-first" => boxed(DecodeFirst::new(max_num_seqs, chunk)),
-        "prefill-first" => boxed(
-            PrefillFirst::new(max_num_seqs, tokens).and_then(|p| p.with_preemption(preemption)),
-        ),
-        "sarathi" => {
-            boxed(Sarathi::new(max_num_seqs, chunk).and_then(|p| p.with_preemption(preemption)))
-        }
-        "orca" => boxed(Orca::new(max_num_seqs)),
-        "static" => boxed(StaticBatch::new(max_num_seqs)),
-        "sglang" => boxed(SgLang::new(max_num_seqs, chunk)),
-        _ => return None,
-    })
+    let make = PolicyRule::of(name)?.make?;
+    Some(make(max_num_seqs, chunk, options))
 }

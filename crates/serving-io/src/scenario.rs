@@ -37,18 +37,19 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `policy` | `decode-first`, `prefill-first`, `sarathi`, `orca`, `static`, `sglang` or `vllm-v1` | `decode-first` |
+//! | `policy` | one of [`POLICIES`] | `decode-first` |
 //! | `max_num_seqs` | most requests in a step, 1 to 4294967295 | required; vLLM's own for `vllm-v1` |
-//! | `chunk` | most prompt tokens of one request in a step (`decode-first`), of all of them (`sglang`), or of all with the decodes (`sarathi`), 1 to 4294967295 | required; other policies have none |
-//! | `max_num_batched_tokens` | most prompt tokens in a step of `prefill-first` | 4096 |
+//! | `chunk` | most prompt tokens in a step, 1 to 4294967295, of one request or of all as the [`RULES`](crate::policy::RULES) say | required by policies that have one |
+//! | `max_num_batched_tokens` | most prompt tokens in a step of policies that [take it](crate::policy::takes_batched_tokens) | 4096 |
 //! | `kv_blocks`, `block_size` | KV blocks and the tokens in each; not for `vllm-v1` | no limit, 16 |
 //! | `order` | who is next in the queue: `fcfs`, `sjf` (fewest tokens first) or `priority`; not for `vllm-v1` | `fcfs` |
-//! | `preemption` | `recompute`, or `swap` with `swap_time` (`"1us/token"`, one way); for `prefill-first` and `sarathi` with `kv_blocks` | `recompute` |
-//! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; not for `vllm-v1` | any number |
-//! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; not for `vllm-v1` | none |
-//! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; not for `vllm-v1` | none |
+//! | `preemption` | `recompute`, or `swap` with `swap_time` (`"1us/token"`, one way); for policies that [may swap](crate::policy::may_swap), with `kv_blocks` | `recompute` |
+//! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; for `vllm-v1` a gateway does it | any number |
+//! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; likewise | none |
+//! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; likewise | none |
 //! | `timeout` | how long clients wait for the last token | without end |
 //! | `until` | no step starts after this much simulated time | none |
+//! | `warm_up`, `cool_down` | what is measured leaves out so many requests, `"500"`, or so much time, `"60s"`, from the first arrival on and before the last ([`Cuts`]); `warm_up = "auto"` is what MSER-5 finds | all is measured |
 //! | `replicas`, `router` | servers behind a [`RouterKind`] | 1, `least-requests` |
 //! | `users`, `think` | so many users in place of the rate of `generate`, who wait for the answer and think for a [`Delay`] | none, `0s` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
@@ -71,6 +72,7 @@
 
 use std::path::Path;
 
+use metrics_core::measured::{Cut, Cuts};
 use metrics_core::slo::SloSet;
 use sched_sim::fleet::RouterKind;
 use sched_sim::workload::{
@@ -88,18 +90,15 @@ use crate::engine::EngineOptions;
 use crate::error::{IoError, Result, listed, shown};
 use crate::fitted::FittedStepTime;
 use crate::lengths;
-use crate::policy::{ServerOptions, may_swap, swap_time, takes_chunk};
+use crate::policy::{
+    ServerOptions, in_words, may_swap, swap_time, takes_batched_tokens, takes_chunk,
+};
 use crate::preset;
 use crate::roofline::{self, RooflineSource};
 use crate::run::Note;
 use crate::trace::{TraceOptions, read_trace_path};
 
-/// The policy that follows vLLM's scheduler.
-pub const VLLM_V1: &str = "vllm-v1";
-
-/// The policies that a scenario or a flag can name.
-pub const POLICIES: [&str; 7] =
-    ["decode-first", "prefill-first", "sarathi", "orca", "static", "sglang", VLLM_V1];
+pub use crate::policy::{POLICIES, VLLM_V1};
 
 /// The scenario that runs where nothing else is said.
 const BUILT_IN: &str = include_str!("../../../scenarios/chat.toml");
@@ -187,7 +186,7 @@ pub struct Variant {
     pub max_num_seqs: u64,
     /// Most prompt tokens in a step, of one request or of all; 0 for policies that have none.
     pub chunk: u64,
-    /// What else the server is told; nothing for `vllm-v1`.
+    /// What else the server is told; for `vllm-v1` whom a gateway in front of it refuses.
     pub server: ServerOptions,
     /// Options of `vllm-v1`; empty for others.
     pub engine: EngineOptions,
@@ -209,6 +208,8 @@ pub struct Variant {
     pub timeout: Option<Ticks>,
     /// When the run is cut.
     pub until: Option<Ticks>,
+    /// What is not measured of it.
+    pub cuts: Cuts,
 }
 
 /// Most servers behind a router.
@@ -360,6 +361,8 @@ settings! {
     admission_rule: String,
     timeout: String,
     until: String,
+    warm_up: String,
+    cool_down: String,
     replicas: u64,
     router: String,
     users: u64,
@@ -440,6 +443,7 @@ struct Around {
     think: Delay,
     timeout: Option<Ticks>,
     until: Option<Ticks>,
+    cuts: Cuts,
 }
 
 /// The text of a scenario, to say where something stands in it.
@@ -550,6 +554,7 @@ impl Source<'_> {
             think: around.think,
             timeout: around.timeout,
             until: around.until,
+            cuts: around.cuts,
         })
     }
 
@@ -595,6 +600,10 @@ impl Source<'_> {
             think: think.unwrap_or(Delay::Constant(Ticks::ZERO)),
             timeout: self.read(raw.timeout.clone(), time)?,
             until: self.read(raw.until.clone(), time)?,
+            cuts: Cuts {
+                warm_up: self.read(raw.warm_up.clone(), str::parse::<Cut>)?,
+                cool_down: self.read(raw.cool_down.clone(), Cut::cool_down)?,
+            },
         })
     }
 
@@ -633,19 +642,17 @@ impl Source<'_> {
         ];
         for (key, span) in given.into_iter().flatten() {
             let problem = match key {
-                "max_waiting" | "max_waiting_tokens" | "token_bucket" | "admission_rule"
-                    if policy == VLLM_V1 =>
-                {
-                    format!("`{key}` is not for {VLLM_V1}")
+                "max_waiting" | "max_waiting_tokens" | "token_bucket" | "admission_rule" => {
+                    continue;
                 }
                 _ if policy == VLLM_V1 => {
                     format!("`{key}` is not for {VLLM_V1}, which has the table `engine`")
                 }
-                "max_num_batched_tokens" if policy != "prefill-first" => {
-                    format!("`{key}` is for prefill-first")
+                "max_num_batched_tokens" if !takes_batched_tokens(policy) => {
+                    format!("`{key}` is for {}", in_words(takes_batched_tokens))
                 }
                 "preemption" | "swap_time" if !may_swap(policy) => {
-                    format!("`{key}` is for prefill-first and sarathi")
+                    format!("`{key}` is for {}", in_words(may_swap))
                 }
                 "block_size" | "preemption" | "swap_time" if raw.kv_blocks.is_none() => {
                     format!("`{key}` says nothing without `kv_blocks`")

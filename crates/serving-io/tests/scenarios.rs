@@ -190,7 +190,7 @@ fn fault(old: &str, new: &str) -> String {
 #[test]
 fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
-    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `max_num_batched_tokens`, `kv_blocks`, `block_size`, `order`, `preemption`, `swap_time`, `max_waiting`, `max_waiting_tokens`, `token_bucket`, `admission_rule`, `timeout`, `until`, `replicas`, `router`, `users`, `think`, `engine`, `step_time`, `slo`, `rate_scale`");
+    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `max_num_batched_tokens`, `kv_blocks`, `block_size`, `order`, `preemption`, `swap_time`, `max_waiting`, `max_waiting_tokens`, `token_bucket`, `admission_rule`, `timeout`, `until`, `warm_up`, `cool_down`, `replicas`, `router`, `users`, `think`, `engine`, `step_time`, `slo`, `rate_scale`");
     assert_snapshot!(fault("chunk = 128\n", ""), @"s.toml, line 13, `settings`: no `chunk`: give it in [settings] or in each variant");
     assert_snapshot!(fault("chunk = 128", "chunk = 0"), @"s.toml, line 15, `chunk`: found 0, expected 1 to 4294967295");
     assert_snapshot!(fault("chunk = 128", "chunk = \"128\""), @r#"s.toml, line 15, `chunk`: invalid type: string "128", expected a whole number of at least 0"#);
@@ -230,6 +230,11 @@ fn faults_of_a_scenario_name_line_and_key() {
             "timeout = \"5\"",
             "duration `5`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`",
         ),
+        (
+            "warm_up = \"5%\"",
+            "cut `5%`: write a number of requests or a time, for example 500 or 60s",
+        ),
+        ("cool_down = \"auto\"", "cool-down `auto`: MSER-5 finds a warm-up alone"),
         ("replicas = 0", "found 0, expected 1 to 100000"),
         ("router = \"random\"", "`router` says nothing without several `replicas`"),
         ("replicas = 2\nrouter = \"any\"", "router `any`: expected "),

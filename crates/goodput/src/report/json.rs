@@ -82,6 +82,19 @@ pub fn figures(map: &mut Map<String, Value>, report: &Report) {
     map.insert("requests".to_owned(), Value::Object(requests));
     map.insert("window_s".to_owned(), number(report.window.as_ref().map(|w| w.length)));
     map.insert("window_basis".to_owned(), json!(report.window.as_ref().map(|w| &w.basis)));
+    if let Some(m) = &report.measured {
+        map.insert(
+            "measured".to_owned(),
+            json!({
+                "requests": m.requests(),
+                "requests_of_run": m.of,
+                "start_s": m.start_s,
+                "end_s": m.end_s,
+                "completed_within": m.completed,
+                "good_within": m.good,
+            }),
+        );
+    }
     let latency: Map<String, Value> =
         report.latency.iter().map(|d| (d.name.to_owned(), distribution(d))).collect();
     map.insert("latency".to_owned(), Value::Object(latency));

@@ -6,6 +6,7 @@ use anyhow::Result;
 use metrics_core::Seconds;
 use metrics_core::format;
 use metrics_core::interval::{Confidence, Interval, IntervalMethod, NoInterval};
+use metrics_core::measured::Measured;
 use metrics_core::report::{Distribution, Figure, Goodput, Report, Throughput, distribution_title};
 use metrics_core::timeline::Outcome;
 use metrics_core::units::Quantity;
@@ -281,10 +282,16 @@ fn rate(x: Option<impl Quantity>, unit: &str) -> String {
 pub fn throughput(text: &mut String, report: &Report) -> Result<()> {
     let t: &Throughput = &report.throughput;
     writeln!(text, "\nThroughput")?;
-    line(text, "requests", &format!("{:15} {} completed", rate(t.requests, "req/s"), t.completed))?;
+    // Rates of a part of a run count what is completed in it, and not who arrives in it.
+    let (where_, whose) = match report.measured {
+        Some(_) => (" within the window", "requests completed within it"),
+        None => ("", "completed requests"),
+    };
+    let completed = format!("{:15} {} completed{where_}", rate(t.requests, "req/s"), t.completed);
+    line(text, "requests", &completed)?;
     let tokens = |n: Option<u64>| {
         n.map_or("token counts unknown".to_owned(), |n| {
-            format!("{} of completed requests", format::things(n, "token"))
+            format!("{} of {whose}", format::things(n, "token"))
         })
     };
     line(text, "output", &format!("{:15} {}", rate(t.output, "tok/s"), tokens(t.output_tokens)))?;
@@ -312,12 +319,12 @@ pub fn throughput(text: &mut String, report: &Report) -> Result<()> {
         line(text, label, &content)?;
     }
     if let Some(g) = &report.goodput {
-        goodput(text, g)?;
+        goodput(text, g, report.measured.as_ref())?;
     }
     Ok(())
 }
 
-fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
+fn goodput(text: &mut String, g: &Goodput, measured: Option<&Measured>) -> Result<()> {
     line(text, "objectives", &g.slo.to_string())?;
     if !g.has_limits() {
         line(text, "goodput", "-  no limit on single requests; ttft<200ms would be one")?;
@@ -337,7 +344,11 @@ fn goodput(text: &mut String, g: &Goodput) -> Result<()> {
             let answer = if g.good_one_token == 1 { "answer" } else { "answers" };
             format!(", {} of them one-token {answer} (TPOT 0)", g.good_one_token)
         };
-        line(text, "goodput", &format!("{:15} {} good{one}", rate(g.rate, "req/s"), g.good))?;
+        let good = match measured.and_then(|m| m.good) {
+            Some(n) => format!("{n} good and completed within the window"),
+            None => format!("{} good{one}", g.good),
+        };
+        line(text, "goodput", &format!("{:15} {good}", rate(g.rate, "req/s")))?;
         if g.tokens.is_some() {
             line(
                 text,

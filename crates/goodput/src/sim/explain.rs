@@ -157,6 +157,7 @@ fn shared(s: &Setting) -> Vec<(&'static str, String)> {
         ("step_time", format!("{:?}", s.step_time)),
     ];
     all.extend(s.clients().into_iter().map(|(name, time)| (name, time.compact())));
+    all.extend(s.left_out().into_iter().map(|(name, cut)| (name, cut.to_string())));
     all.extend(s.server.given().into_iter().filter(|(name, _)| !OWN.contains(name)));
     all
 }

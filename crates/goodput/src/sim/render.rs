@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use metrics_core::Seconds;
 use metrics_core::format;
 use metrics_core::report::{Distribution, Report};
 use metrics_core::units::Quantity;
@@ -288,6 +289,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         .filter(|(k, v)| *k != "replicas" || v != "1")
         .map(|(k, v)| format!("{k} {v}"))
         .chain(run.setting.clients().into_iter().map(|(k, t)| format!("{k} {}", t.compact())))
+        .chain(run.setting.left_out().into_iter().map(|(k, cut)| format!("{k} {cut}")))
         .collect();
     line(&mut text, "setting", &of.join(", "))?;
     if let Some(config) = &run.config {
@@ -308,6 +310,9 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     if let Some(why) = truncation(run.end) {
         line(&mut text, "", why)?;
     }
+    if let Some(measured) = measured_line(run) {
+        line(&mut text, "measured", &measured)?;
+    }
     if let Some(report) = &run.report {
         report_text::latency(&mut text, report, answer.confidence)?;
         report_text::throughput(&mut text, report)?;
@@ -323,6 +328,31 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     notes(&mut text, answer)?;
     findings(&mut text, run)?;
     Ok(text)
+}
+
+/// Which requests are measured, and what is left out, if anything is.
+fn measured_line(run: &Simulated) -> Option<String> {
+    let m = run.report.as_ref()?.measured?;
+    let at = |s: f64| Seconds::new(s).map_or_else(|_| "-".to_owned(), format::duration);
+    let when = match m.end_s {
+        Some(end) => format!("from {} to {} after the first", at(m.start_s), at(end)),
+        None => format!("{} or more after the first", at(m.start_s)),
+    };
+    Some(format!(
+        "{} of {}: those that arrive {when}; rates are of what is completed meanwhile",
+        m.requests(),
+        format::things(m.of as u64, "request")
+    ))
+}
+
+/// What is left out of all runs, if it is the same and anything.
+pub(super) fn cuts_line(settings: &[&Setting]) -> Option<String> {
+    let first = settings.first()?;
+    let same = settings.iter().all(|s| s.cuts == first.cuts) && !first.cuts.are_none();
+    same.then(|| {
+        let cuts = first.cuts.in_words();
+        format!("without {cuts}; rates are of what is completed meanwhile")
+    })
 }
 
 /// The findings, and the verdict as the last line; nothing where all is usable.
@@ -440,8 +470,14 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
     let s = &run.statistics;
     let number = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
     let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
-    writeln!(text, "\nResources")?;
+    let measured = run.report.as_ref().filter(|r| r.measured.is_some());
+    writeln!(text, "\nResources{}", if measured.is_some() { ", of the whole run" } else { "" })?;
     batches(text, run)?;
+    if let Some(flight) = measured.and_then(|r| r.in_flight) {
+        let mean = format::rate(flight.mean.get());
+        let says = format!("mean {mean} within the window, peak {}", flight.peak);
+        line(text, "in flight", &says)?;
+    }
     line(
         text,
         "stages",
@@ -552,7 +588,12 @@ fn diagnosis(text: &mut String, run: &Simulated) -> Result<()> {
         Ok(Some(0)) => line(text, "warm-up", "none shows in TTFT (MSER-5)"),
         Ok(Some(n)) => {
             let requests = format::things(n, "request");
-            line(text, "warm-up", &format!("the first {requests}, by TTFT (MSER-5); not cut"))
+            let measured = run.report.as_ref().and_then(|r| r.measured);
+            let cut = match measured.map(|m| m.from) {
+                None | Some(0) => "not cut".to_owned(),
+                Some(from) => format!("{from} are cut"),
+            };
+            line(text, "warm-up", &format!("the first {requests}, by TTFT (MSER-5); {cut}"))
         }
         Ok(None) => line(
             text,
@@ -609,6 +650,11 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     if with_targets {
         header.push("targets".to_owned());
     }
+    let measured = |r: &Simulated| r.report.as_ref().and_then(|r| r.measured);
+    let with_measured = answer.runs.iter().any(|r| measured(r).is_some());
+    if with_measured {
+        header.push("measured".to_owned());
+    }
     header.extend(["batch by time".to_owned(), "load".to_owned()]);
     let rows = answer
         .runs
@@ -638,6 +684,10 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
                 let answers: Vec<&str> =
                     g.iter().flat_map(|g| &g.targets).map(|t| t.answer.name()).collect();
                 row.push(if answers.is_empty() { "-".to_owned() } else { answers.join(", ") });
+            }
+            if with_measured {
+                let of = measured(run).map_or(run.statistics.injected, |m| m.requests());
+                row.push(format!("{of} of {}", run.statistics.injected));
             }
             row.push(run.statistics.utilization_by_time().map_or("-".to_owned(), format::percent));
             let mark = match level(run) {
@@ -669,6 +719,10 @@ fn common(text: &mut String, answer: &Answer) -> Result<()> {
         if let Some(sketched) = first.report.as_ref().and_then(|r| r.sketched) {
             let error = format::percent(sketched.relative_error);
             line(text, "sketched", &format!("percentiles are off by {error} at most"))?;
+        }
+        let settings: Vec<&Setting> = answer.runs.iter().map(|r| &r.setting).collect();
+        if let Some(cuts) = cuts_line(&settings) {
+            line(text, "measured", &cuts)?;
         }
         if !first.setting.slo.is_empty()
             && answer.runs.iter().all(|r| r.setting.slo == first.setting.slo)
@@ -773,7 +827,8 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     map.insert("chunk_tokens".to_owned(), json!(chunk));
     if let Some(c) = &run.config {
         map.insert("engine".to_owned(), engine_json(c));
-    } else if !run.setting.server.given().is_empty() {
+    }
+    if !run.setting.server.given().is_empty() {
         let number = |v: String| v.parse::<u64>().map_or_else(|_| json!(v), |n| json!(n));
         let given = run.setting.server.given().into_iter();
         let given = given.map(|(k, v)| (k.to_owned(), number(v)));
@@ -795,6 +850,9 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     }
     for (name, time) in run.setting.clients() {
         map.insert(format!("{name}_s"), json!(time.seconds()));
+    }
+    for (name, cut) in run.setting.left_out() {
+        map.insert(name.to_owned(), json!(cut.to_string()));
     }
     if let Some(tail) = &run.tail {
         map.insert("tail".to_owned(), tail.json());

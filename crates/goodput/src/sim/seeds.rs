@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use metrics_core::format;
 use metrics_core::interval::{Interval, difference_paired, mean_independent};
+use metrics_core::measured::Cut;
 use metrics_core::report::Report;
 use metrics_core::summary::Summary;
 use metrics_core::units::Quantity;
@@ -138,6 +139,7 @@ pub fn run(
         rows.map(|(r, name)| Row {
             name: name.clone(),
             settings: run_settings(&r.setting),
+            left_out: r.setting.left_out(),
             cells: columns.iter().map(|&i| (&COLUMNS[i], cell(r, i))).collect(),
         })
         .collect()
@@ -147,8 +149,10 @@ pub fn run(
         Some(first) => rows(&|r, i| difference(first, r, i), 1),
         None => Vec::new(),
     };
+    let settings: Vec<&Setting> = all.iter().map(|r| &r.setting).collect();
     let head = Head {
         title: &source.title,
+        measured: render::cuts_line(&settings),
         drawn: generate::described(spec),
         requests: spec.requests,
         seeds: (spec.seed, last),
@@ -165,12 +169,15 @@ pub fn run(
 struct Row {
     name: String,
     settings: Vec<(&'static str, String)>,
+    left_out: Vec<(&'static str, Cut)>,
     cells: Vec<(&'static Column, Cell)>,
 }
 
 /// What all runs share.
 struct Head<'a> {
     title: &'a str,
+    /// What is left out of all runs.
+    measured: Option<String>,
     drawn: String,
     requests: u64,
     seeds: (u64, u64),
@@ -188,14 +195,16 @@ fn text(head: &Head<'_>, means: &[Row], differences: &[Row], md: bool) -> String
     let (from, to) = head.seeds;
     let share = format::percent(head.confidence);
     let bullet = if md { "- " } else { "  " };
-    for (label, content) in [
+    let about = [
         ("workload", format!("{}, seeds {from} to {to}", format::things(head.requests, "request"))),
         ("drawn", head.drawn.clone()),
         (
             "intervals",
             format!("mean ± half width at {share}, Student's t over {} seeds", to - from + 1),
         ),
-    ] {
+    ];
+    let measured = head.measured.iter().map(|cuts| ("measured", cuts.clone()));
+    for (label, content) in about.into_iter().chain(measured) {
         let lead = if md && label == "workload" { "\n" } else { "" };
         let label = if md { format!("{label}: ") } else { format!("{label:17}") };
         out.push_str(&format!("{lead}{bullet}{label}{content}\n"));
@@ -248,7 +257,9 @@ fn figures(row: &Row) -> Value {
 
 fn json_of(head: &Head<'_>, means: &[Row], differences: &[Row]) -> Result<String> {
     let settings = |row: &Row| -> Map<String, Value> {
-        row.settings.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect()
+        let left_out =
+            row.left_out.iter().map(|(k, cut)| ((*k).to_owned(), json!(cut.to_string())));
+        row.settings.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).chain(left_out).collect()
     };
     // The first setting is what the others are compared with.
     let differences = std::iter::once(None).chain(differences.iter().map(Some));

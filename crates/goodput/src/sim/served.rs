@@ -58,7 +58,9 @@ impl<'a, T: StepTime> Maker<'_, 'a, T> {
         let Self { arguments, setting, config, cost, .. } = *self;
         let limits = RunLimits { until: setting.until, ..RunLimits::default() };
         if let Some(config) = config {
-            let replica = VllmReplica::new(config.clone(), cost)?.limits(limits);
+            let settings = setting.server.settings()?;
+            let settings = if open { settings.open() } else { settings };
+            let replica = VllmReplica::new(config.clone(), cost)?.limits(limits).gateway(&settings);
             return Ok(if arguments.reference {
                 Box::new(replica.asked_in_every_step())
             } else {

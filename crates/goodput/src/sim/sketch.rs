@@ -28,6 +28,9 @@ const LOAD_SAMPLE: usize = 10_000;
 /// Requests between two moves of the bar.
 const TICK: u64 = 1024;
 
+/// Why nothing can be left out.
+const MEASURED: &str = "goes by the order of all arrivals";
+
 /// Refuses what needs the requests kept.
 pub fn check(arguments: &Arguments) -> Result<()> {
     if !arguments.sketch {
@@ -45,6 +48,8 @@ pub fn check(arguments: &Arguments) -> Result<()> {
         ),
         (arguments.trace_out.is_some(), "--trace-out", "needs the steps of the run"),
         (arguments.series.is_some(), "--series", "needs the steps of the run"),
+        (arguments.warm_up.is_some(), "--warm-up", MEASURED),
+        (arguments.cool_down.is_some(), "--cool-down", MEASURED),
     ];
     match refusals.into_iter().find(|(given, ..)| *given) {
         Some((_, option, why)) => bail!("--sketch: keeps no request, and {option} {why}"),
@@ -73,6 +78,9 @@ pub fn simulate(
     };
     if setting.users.is_some() {
         bail!("--sketch: keeps no request, and users wait for answers");
+    }
+    if !setting.cuts.are_none() {
+        bail!("--sketch: keeps no request, and {} {MEASURED}", setting.cuts.in_words());
     }
     let cost = Watched::new(step_time(&setting.step_time)?);
     let (config, mut remarks) = setting.vllm_config()?;
@@ -121,9 +129,8 @@ pub fn simulate(
     counted.tally.merge(&itl.tally)?;
     let statistics = server.statistics();
 
-    let as_whom = if config.is_some() { ", as vLLM does" } else { "" };
     if let Some((id, why)) = counted.refused {
-        remarks.push(refused(&id.to_string(), why, statistics.rejected - 1, as_whom));
+        remarks.push(refused(&id.to_string(), why, statistics.rejected - 1, config.is_some()));
     }
     if let Some(max) = drawn.max_model_len.filter(|_| 0 < drawn.too_long) {
         let answers = format::things(drawn.too_long, "answer");

@@ -188,6 +188,12 @@ impl Facts {
         facts
     }
 
+    /// Follows TTFT of these requests, and all in flight of a profile, over their arrivals.
+    pub(crate) fn follow_growth(&mut self, e: &Evidence<'_>, profile: &Profile) {
+        let done = e.requests.select(|o| o == Outcome::Completed);
+        (self.ttft_growth, self.in_flight_growth) = growth(&done, Some(profile), self.e2e.p50);
+    }
+
     /// What the run has figures of, in the order in which a verdict lists it.
     #[must_use]
     pub fn subjects(&self) -> Vec<Subject> {
@@ -217,7 +223,7 @@ fn sent_s(t: &Request<'_>) -> Option<f64> {
     Some(t.arrival_s()? + t.send_delay().map_or(0.0, Seconds::get))
 }
 
-fn stays(table: &RequestTable) -> impl Iterator<Item = Stay> {
+pub(crate) fn stays(table: &RequestTable) -> impl Iterator<Item = Stay> {
     table
         .requests()
         .filter_map(|t| {

@@ -139,6 +139,7 @@ impl<S: Server> Fleet<S> {
             for mut over in self.scratch.drain(..) {
                 self.assigned[i] -= 1;
                 over.server = i;
+                over.progress.server = Some(i);
                 if let Some(placed) = self.placed.remove(&over.progress.id) {
                     over.progress.arrival = placed.arrival;
                 }
@@ -293,6 +294,7 @@ fn progress_of(job: &Job) -> Progress {
         stalls: Vec::new(),
         held: Vec::new(),
         transfer: None,
+        server: None,
     }
 }
 
@@ -380,8 +382,9 @@ impl<S: Server> Server for Fleet<S> {
 
     fn inside(&self) -> Vec<Progress> {
         let mut list: Vec<Progress> = self.queue.iter().map(progress_of).collect();
-        for server in &self.servers {
+        for (i, server) in self.servers.iter().enumerate() {
             list.extend(server.inside().into_iter().map(|mut progress| {
+                progress.server = Some(i);
                 if let Some(placed) = self.placed.get(&progress.id) {
                     progress.arrival = placed.arrival;
                 }

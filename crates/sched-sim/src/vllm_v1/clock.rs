@@ -20,9 +20,12 @@ use foldhash::fast::FixedState;
 use super::config::VllmConfig;
 use super::plan::{Kind, Plan, Update};
 use super::scheduler::{NewRequest, Quiet, Taken, VllmV1};
+use crate::admission::{Gate, Seen};
 use crate::error::{Result, SimError};
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
 use crate::itl::GapRun;
+use crate::kv_cache::KvBooks;
+use crate::memory::ServerSettings;
 use crate::run::{Clock, Departures, Intake, run_workload};
 use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall};
@@ -56,7 +59,7 @@ pub(crate) fn run<'w, T: StepTime>(
     skipping: bool,
     observer: &mut impl Observer,
 ) -> Result<RunResult<'w>> {
-    let Simulation { workload, policy, step_time, limits, patience, .. } = simulation;
+    let Simulation { workload, policy, step_time, limits, settings, patience } = simulation;
     let VllmV1Run { config, mut cancellations } = policy;
     let len = workload.len();
     if let Some(&(_, position)) = cancellations.iter().find(|c| len <= c.1) {
@@ -65,7 +68,7 @@ pub(crate) fn run<'w, T: StepTime>(
     // Of several of one request, the first counts.
     cancellations.sort_unstable_by_key(|&(at, position)| (position, at));
     let caching = config.enable_prefix_caching;
-    let mut server = VllmReplica::new(config, step_time)?.limits(limits);
+    let mut server = VllmReplica::new(config, step_time)?.limits(limits).gateway(&settings);
     server.skipping = skipping;
     let leaves = |job: &mut Job| {
         let first = cancellations.partition_point(|c| (c.1 as u64) < job.id);
@@ -84,6 +87,7 @@ struct Flight {
     work: StepWork,
     held_tokens: u64,
     used_blocks: u64,
+    cached_blocks: u64,
     /// Who runs and is not in it.
     left_out: Vec<u64>,
 }
@@ -152,6 +156,7 @@ pub struct VllmReplica<T> {
     busy_until: Ticks,
     in_batch: u64,
     kv: KvStatistics,
+    gate: Gate,
     /// Schedules in a row that gave nobody a token, with nothing in flight.
     empty: usize,
     /// Steps in a row in which nobody got a token.
@@ -194,6 +199,7 @@ impl<T: StepTime> VllmReplica<T> {
             busy_until: Ticks::ZERO,
             in_batch: 0,
             kv,
+            gate: Gate::default(),
             empty: 0,
             barren: 0,
             beat: Ticks::ZERO,
@@ -206,6 +212,14 @@ impl<T: StepTime> VllmReplica<T> {
     #[must_use]
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.clock.limits = limits;
+        self
+    }
+
+    /// The same replica behind a gateway that refuses who arrives as these settings say; vLLM itself
+    /// has no such limits. The order of the queue and the KV cache are its own.
+    #[must_use]
+    pub fn gateway(mut self, settings: &ServerSettings) -> Self {
+        self.gate = Gate::new(settings);
         self
     }
 
@@ -321,7 +335,7 @@ impl<T: StepTime> VllmReplica<T> {
             let own = [(PromptContent::OWN | job.id, job.input_tokens)];
             let content = job.content.as_deref();
             let answer = content.and_then(|c| c.answer);
-            let added = self.scheduler.add_request(&NewRequest {
+            let request = NewRequest {
                 id: job.id,
                 arrival: job.arrival.0,
                 priority: job.priority,
@@ -330,7 +344,24 @@ impl<T: StepTime> VllmReplica<T> {
                 max_tokens: job.output_tokens,
                 made_tokens: job.made_tokens,
                 made_at: job.made_at.map(|at| at.0),
-            });
+            };
+            let scheduler = &self.scheduler;
+            let seen = Seen {
+                waiting: scheduler.num_waiting() as u64,
+                waiting_tokens: || scheduler.waiting_tokens(),
+                kv_used: || scheduler.kv_cache().books().used as f64 / self.kv.blocks as f64,
+            };
+            let own_tokens = if job.made_tokens == 0 { job.input_tokens } else { 0 };
+            let at = (job.arrival, self.clock.now);
+            // What vLLM would refuse anyhow takes no permit.
+            let refusal = scheduler
+                .check(&request)
+                .err()
+                .or_else(|| self.gate.refusal((job.id, own_tokens), at, seen));
+            let added = match refusal {
+                Some(rejection) => Err(rejection),
+                None => self.scheduler.add_request(&request),
+            };
             let entry = Entry {
                 id: job.id,
                 arrival: job.arrival,
@@ -392,9 +423,12 @@ impl<T: StepTime> VllmReplica<T> {
         if std::mem::replace(&mut entry.in_batch, false) {
             self.in_batch -= 1;
         }
-        let progress = entry.progress(progress);
+        let over = Over::new(entry.progress(progress), at, ending);
+        if ending == Ending::Completed {
+            self.gate.completed(&over);
+        }
         self.vacant.push(place);
-        self.clock.leave(Over::new(progress, at, ending));
+        self.clock.leave(over);
     }
 
     fn entry(&mut self, id: u64) -> Option<&mut Entry> {
@@ -425,6 +459,7 @@ impl<T: StepTime> VllmReplica<T> {
             left_out,
             held_tokens: self.scheduler.held_tokens() - plan.tokens(),
             used_blocks: self.scheduler.kv_cache().books().used,
+            cached_blocks: self.scheduler.kv_cache().books().cached,
             plan,
         });
         Ok(())
@@ -561,20 +596,27 @@ impl<T: StepTime> VllmReplica<T> {
 
     /// Moves the clock past one step, unless it is empty.
     fn pass(&mut self, flight: &Flight, observer: &mut dyn Observer) -> Option<Stretch> {
-        let Flight { start, end, work, held_tokens, used_blocks, .. } = *flight;
+        let Flight { start, end, work, held_tokens, used_blocks, cached_blocks, .. } = *flight;
         self.clock.now = end;
         if work.is_empty() {
             return None;
         }
         let time = StretchTime::one(Ticks(end.0 - start.0));
         let running = self.in_batch;
-        let stretch = Stretch { start, end, steps: 1, work, time, running, held_tokens };
+        let blocks = Some([self.blocks(used_blocks, cached_blocks); 2]);
+        let stretch = Stretch { start, end, steps: 1, work, time, running, held_tokens, blocks };
         observer.stretch(&stretch);
         let area = stretch.duration().0;
         self.clock.statistics.in_system_time += area * u128::from(self.clock.inside());
         self.kv.used_time += area * u128::from(used_blocks);
         self.kv.used_max = self.kv.used_max.max(used_blocks);
         Some(stretch)
+    }
+
+    /// Blocks while a step ran; without a prefix cache none is cached.
+    fn blocks(&self, used: u64, cached: u64) -> Blocks {
+        let caching = self.scheduler.config().enable_prefix_caching;
+        Blocks { used, cached: caching.then_some(cached) }
     }
 
     /// Skips what the scheduler can; whether it could.
@@ -596,7 +638,7 @@ impl<T: StepTime> VllmReplica<T> {
             return Ok(false);
         }
         let held_tokens = self.scheduler.held_tokens();
-        let before = self.scheduler.kv_cache().books().used;
+        let KvBooks { used: before, cached, .. } = self.scheduler.kv_cache().books();
         let mut taken = Taken::default();
         let steps = self.scheduler.skip(&quiet, most, &mut taken);
         if steps == 0 {
@@ -620,7 +662,11 @@ impl<T: StepTime> VllmReplica<T> {
         }
         if new > 0 {
             let running = self.in_batch;
-            let stretch = Stretch { start, end, steps: new, work, time, running, held_tokens };
+            let last = self.blocks(before + taken.before(new), cached - taken.evicted_before(new));
+            let first = self.blocks(before + taken.first.0, cached - taken.first.1);
+            let blocks = Some([first, last]);
+            let stretch =
+                Stretch { start, end, steps: new, work, time, running, held_tokens, blocks };
             observer.stretch(&stretch);
             self.clock.now = end;
             self.clock.statistics.in_system_time +=
@@ -666,6 +712,7 @@ impl<T: StepTime> VllmReplica<T> {
                 work: work.after(new),
                 held_tokens: held_tokens + new * quiet.decodes,
                 used_blocks: after,
+                cached_blocks: cached - taken.evicted,
                 left_out: Vec::new(),
             });
         }
@@ -681,7 +728,7 @@ impl<T: StepTime> VllmReplica<T> {
             most = most.min(max - self.clock.statistics.steps);
         }
         // Who arrives may be one whose client goes away meanwhile.
-        let arrivals = quiet.arrivals || self.pending.may_leave();
+        let arrivals = quiet.arrivals || self.pending.may_leave() || self.gate.looks();
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
         for event in [arrival, self.clock.limits.until, until].into_iter().flatten() {
             most = most.min(self.schedules_before(event, time, most));
@@ -733,6 +780,7 @@ impl Entry {
             stalls: self.stalls.clone(),
             held: self.held.clone(),
             transfer: None,
+            server: Some(0),
         }
     }
 }

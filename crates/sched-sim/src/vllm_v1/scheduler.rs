@@ -42,6 +42,10 @@ pub struct NewRequest<'a> {
 }
 
 impl<'a> NewRequest<'a> {
+    fn prompt_tokens(&self) -> u64 {
+        self.prompt.iter().fold(0, |sum, &(_, length)| sum.saturating_add(length))
+    }
+
     /// A request of priority 0 that arrives at 0.
     #[must_use]
     pub fn new(id: u64, prompt: &'a [(u64, u64)], output_segment: u64, max_tokens: u64) -> Self {
@@ -468,6 +472,17 @@ impl VllmV1 {
         self.waiting.len()
     }
 
+    /// Tokens that those who wait have to prefill: all that they know, as far as it is not computed
+    /// or came with them. What the prefix cache holds of them shows at their admission.
+    #[must_use]
+    pub fn waiting_tokens(&self) -> u64 {
+        let waits = |seq: &&Sequence| matches!(seq.status, Status::Waiting | Status::Preempted);
+        let left = |seq: &Sequence| {
+            if seq.brought == 0 { seq.tokens.saturating_sub(seq.computed) } else { 0 }
+        };
+        self.seqs.iter().filter(waits).map(left).sum()
+    }
+
     /// Whether any request is not over.
     #[must_use]
     pub fn has_unfinished(&self) -> bool {
@@ -503,15 +518,14 @@ impl VllmV1 {
         self.held
     }
 
-    /// Takes a request in (section 7).
+    /// Whether vLLM's input processor would take a request.
     ///
     /// # Errors
     ///
-    /// [`Rejection`] if vLLM's input processor would refuse it.
-    pub fn add_request(&mut self, request: &NewRequest<'_>) -> Result<(), Rejection> {
+    /// [`Rejection`] if it would refuse it.
+    pub fn check(&self, request: &NewRequest<'_>) -> Result<(), Rejection> {
         let id = request.id;
-        let prompt =
-            request.prompt.iter().fold(0_u64, |sum, &(_, length)| sum.saturating_add(length));
+        let prompt = request.prompt_tokens();
         let max_model_len = self.config.max_model_len;
         if prompt == 0 {
             return Err(Rejection::EmptyPrompt { id });
@@ -526,6 +540,19 @@ impl VllmV1 {
         if self.by_id.contains_key(&id) {
             return Err(Rejection::DuplicateId { id });
         }
+        Ok(())
+    }
+
+    /// Takes a request in (section 7).
+    ///
+    /// # Errors
+    ///
+    /// [`Rejection`] if vLLM's input processor would refuse it.
+    pub fn add_request(&mut self, request: &NewRequest<'_>) -> Result<(), Rejection> {
+        self.check(request)?;
+        let id = request.id;
+        let prompt = request.prompt_tokens();
+        let known = prompt.saturating_add(request.made_tokens);
         let slot = self.vacant.pop().unwrap_or_else(|| {
             let slot = u32::try_from(self.seqs.len()).unwrap_or(u32::MAX);
             self.seqs.push(Sequence {

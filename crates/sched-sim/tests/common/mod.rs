@@ -5,13 +5,15 @@
 
 use proptest::prelude::*;
 use sched_sim::fleet::{Fleet, RouterKind};
+use sched_sim::history::Blocks;
 use sched_sim::ledger::{Account, Ledger, Steps};
 use sched_sim::server::{Books, Job, Over, Server, run_stream};
 use sched_sim::{
     AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, GapRun, Horizon,
     InterTokenLatency, KvPool, KvTransfer, Observer, Orca, Order, Policy, Preemption, PrefillFirst,
     Replica, Result, RunEnd, RunLimits, RunResult, RunStatistics, Sarathi, ServerSettings, SgLang,
-    Simulation, Stage, StaticBatch, Step, StepTime, Ticks, TokenBucket, Workload, WorkloadRequest,
+    Simulation, Stage, StaticBatch, Step, StepTime, Stretch, Ticks, TokenBucket, Workload,
+    WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -156,6 +158,29 @@ impl Gaps {
 /// Tokens made of each answer of a run.
 pub fn tokens_of(result: &RunResult<'_>) -> Vec<u64> {
     result.timelines().unwrap().iter().map(|t| t.output_tokens().unwrap_or(0)).collect()
+}
+
+/// The KV blocks of a run: at which step, counted from 0, how many there were.
+#[derive(Default)]
+pub struct BlockLog {
+    steps: u64,
+    ends: Vec<(u64, Option<Blocks>)>,
+}
+
+impl Observer for BlockLog {
+    fn stretch(&mut self, s: &Stretch) {
+        self.ends.push((self.steps, s.blocks.map(|ends| ends[0])));
+        self.steps += s.steps;
+        self.ends.push((self.steps - 1, s.blocks.map(|ends| ends[1])));
+    }
+}
+
+impl BlockLog {
+    /// Whether the blocks of these stretches are those that `plain` has step by step.
+    pub fn agrees_with(&self, plain: &Self) -> bool {
+        let step = |n: u64| plain.ends.get(usize::try_from(2 * n).unwrap());
+        self.steps == plain.steps && self.ends.iter().all(|end| step(end.0) == Some(end))
+    }
 }
 
 /// Sends a workload to a server as its requests arrive, advancing it to each arrival before it is

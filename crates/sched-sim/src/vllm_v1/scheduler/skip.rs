@@ -41,24 +41,37 @@ pub(in crate::vllm_v1) struct Taken {
     steps: u128,
     /// Σ of step · (step − 1) / 2.
     pairs: u128,
-    /// The last step in which some were taken, and how many.
-    last: (u64, u64),
+    /// The last step in which some were taken, how many, and how many of them held a prefix.
+    last: (u64, u64, u64),
+    /// Those of the first step, and how many of them held a prefix.
+    pub first: (u64, u64),
+    /// How many held a prefix, which is gone.
+    pub evicted: u64,
 }
 
 impl Taken {
-    fn add(&mut self, blocks: u64, step: u64) {
+    fn add(&mut self, blocks: u64, evicted: u64, step: u64) {
         let (n, j) = (u128::from(blocks), u128::from(step));
         self.blocks += blocks;
         self.steps += n * j;
         self.pairs += n * (j * j.saturating_sub(1) / 2);
+        self.evicted += evicted;
         if blocks > 0 {
-            self.last = (step, blocks);
+            self.last = (step, blocks, evicted);
+        }
+        if step == 0 {
+            self.first = (self.first.0 + blocks, self.first.1 + evicted);
         }
     }
 
     /// Blocks taken before step `step`, which is the last one or after it.
     pub fn before(&self, step: u64) -> u64 {
         if self.last.0 == step { self.blocks - self.last.1 } else { self.blocks }
+    }
+
+    /// The same of those that held a prefix.
+    pub fn evicted_before(&self, step: u64) -> u64 {
+        if self.last.0 == step { self.evicted - self.last.2 } else { self.evicted }
     }
 
     /// Σ over the first `steps` steps j of (blocks in use), and of j · (blocks in use), with
@@ -206,6 +219,7 @@ impl VllmV1 {
             let group = due[at..].iter().take_while(|d| d.0 == offset).count();
             let group = &due[at..at + group];
             let before = self.kv.idle_blocks();
+            let cached = self.kv.books().cached;
             if before < group.len() as u64 && before < self.takes(group, step) {
                 steps = step;
                 break;
@@ -217,7 +231,8 @@ impl VllmV1 {
                 self.kv.register(&mut seq.table, seq.tokens + step);
                 seq.calm_down(last, seq.placeholders);
             }
-            taken.add(before - self.kv.idle_blocks(), step);
+            let evicted = cached - self.kv.books().cached;
+            taken.add(before - self.kv.idle_blocks(), evicted, step);
             if self.kv.was_touched() {
                 steps = step + 1;
                 break;
