@@ -7,8 +7,10 @@
 
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
+use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
+use crate::radix::Seats;
 use crate::replica::{Entry, Preempted, Replica, short};
 use crate::request::Stage;
 use crate::run::run_workload;
@@ -28,7 +30,8 @@ pub fn run<'w, P: Policy, T: StepTime>(
 ) -> Result<RunResult<'w>> {
     let Simulation { workload, policy, step_time, limits, settings, patience } = simulation;
     let server = Replica::reference(policy, step_time).settings(settings).limits(limits);
-    run_workload(workload, server, false, |job| job.give_up_after(patience), observer)
+    let hits = server.caches_prefixes();
+    run_workload(workload, server, hits, |job| job.give_up_after(patience), observer)
 }
 
 /// A request that waits or is in the batch.
@@ -86,6 +89,8 @@ pub(crate) struct Plain {
     order: Order,
     memory: Option<Memory>,
     kv: KvStatistics,
+    /// What the requests hold of the radix tree, and how many of their blocks are shared there.
+    seats: Option<Seats>,
     joined: u64,
     rows: Vec<Row>,
     /// Whether a prompt that was there before has work in this step.
@@ -104,8 +109,10 @@ impl Plain {
         if let Some(memory) = memory {
             kv.blocks = memory.pool.blocks();
             kv.block_size = memory.pool.block_size();
+            kv.radix_tree = memory.radix;
         }
-        Self { emits, order, memory, kv, ..Self::default() }
+        let seats = memory.filter(|m| m.radix).map(|m| Seats::new(m.pool));
+        Self { emits, order, memory, kv, seats, ..Self::default() }
     }
 
     pub fn arrive(&mut self, position: u32, r: &Entry) {
@@ -132,6 +139,29 @@ impl Plain {
         self.prefills_served = false;
         self.preempted.clear();
         self.work = StepWork::default();
+        if let Some(seats) = &mut self.seats {
+            seats.begin();
+        }
+    }
+
+    /// What the radix tree has of a request that waits.
+    pub fn look_up(&mut self, position: usize, r: &Entry) -> Option<Hit> {
+        let known = self.known(position, r);
+        let own = r.own_prompt();
+        Some(self.seats.as_mut()?.look_up(short(position), &r.content(&own), known))
+    }
+
+    /// What the last look-up found, if it was for this request.
+    pub fn found(&self, position: usize) -> Hit {
+        self.seats.as_ref().map_or_else(Hit::default, |seats| seats.found(short(position)))
+    }
+
+    /// Evicts what is cached until so many blocks are free.
+    pub fn make_free(&mut self, blocks: u64) {
+        let used = self.used();
+        if let Some(seats) = &mut self.seats {
+            seats.make_free(blocks, used);
+        }
     }
 
     fn row(&self, position: usize) -> Option<&Row> {
@@ -187,11 +217,16 @@ impl Plain {
     }
 
     fn used(&self) -> u64 {
-        self.rows.iter().map(|r| r.blocks).sum()
+        let shared = self.seats.as_ref().map_or(0, Seats::shared);
+        self.rows.iter().map(|r| r.blocks).sum::<u64>() - shared
     }
 
     pub fn kv(&self) -> Option<(KvStatistics, u64)> {
-        self.memory.map(|_| (self.kv, self.used()))
+        self.memory.map(|_| {
+            let (counters, cached_blocks) =
+                self.seats.as_ref().map_or_else(Default::default, |s| (s.counters(), s.cached()));
+            (KvStatistics { counters, cached_blocks, ..self.kv }, self.used())
+        })
     }
 
     pub fn free_blocks(&self) -> u64 {
@@ -242,6 +277,14 @@ impl Plain {
         row.target = row.known();
         (row.prefilled, row.since, row.blocks) = (0, 0, 0);
         self.waiting.push(row);
+        self.leave(position);
+    }
+
+    /// Gives back what a request holds of the radix tree.
+    fn leave(&mut self, position: usize) {
+        if let Some(seats) = &mut self.seats {
+            seats.leave(short(position));
+        }
     }
 
     /// Takes a decode out of the batch and puts it back into the queue with its KV.
@@ -253,6 +296,7 @@ impl Plain {
         self.preempted.push(Preempted { position: short(position), lost: 0, moved });
         (row.swapped, row.blocks) = (true, 0);
         self.waiting.push(row);
+        self.leave(position);
     }
 
     /// Brings in who is next in the queue, with its KV.
@@ -264,6 +308,9 @@ impl Plain {
         self.moved += if row.brought { 0 } else { stored };
         row.blocks = self.memory.map_or(0, |m| m.holding(r, stored));
         (row.swapped, row.brought, row.came) = (false, false, Came::Returned);
+        if let Some(seats) = &mut self.seats {
+            seats.swap_in(short(row.position));
+        }
         self.rows.push(row);
     }
 
@@ -362,12 +409,15 @@ impl Plain {
         let next = self.next_waiting();
         let Some(at) = self.waiting.iter().position(|r| Some(r.position) == next) else { return };
         let mut row = self.waiting.remove(at);
-        row.blocks = self.memory.map_or(0, |m| m.admission(r, tokens, row.target));
+        let seats = self.seats.as_mut();
+        row.prefilled = seats.map_or(0, |seats| seats.admit(short(row.position), row.target));
+        let computed = row.prefilled + tokens;
+        row.blocks = self.memory.map_or(0, |m| m.admission(r, computed, row.target));
         row.tokens = tokens;
         row.served = true;
         row.came = Came::Admitted;
+        self.work.add_chunk(tokens, row.prefilled);
         self.rows.push(row);
-        self.work.add_chunk(tokens, 0);
     }
 
     /// Prompt tokens computed and output tokens made.
@@ -380,6 +430,12 @@ impl Plain {
     /// Takes a request out between two steps, wherever it is; how far it came.
     pub fn remove(&mut self, position: u32, r: &Entry) -> (u64, u64) {
         let progress = self.progress(position, r);
+        if let Some(row) = self.rows.iter().find(|r| r.position == position as usize)
+            && let Some(seats) = &mut self.seats
+        {
+            let unstored = u64::from(self.emits && row.is_decoding());
+            seats.remove(position, r, row.held() - unstored);
+        }
         self.rows.retain(|r| r.position != position as usize);
         self.waiting.retain(|r| r.position != position as usize);
         progress
@@ -395,6 +451,7 @@ impl Plain {
 
     /// Runs the step, and tells who `finished` in it.
     pub fn apply(&mut self, step: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
+        self.make_free(0);
         let used = self.used();
         self.kv.used_time += step.duration().0 * u128::from(used);
         self.kv.used_max = self.kv.used_max.max(used);
@@ -410,7 +467,10 @@ impl Plain {
             let request = &mut requests[row.position];
             match std::mem::take(&mut row.came) {
                 Came::Before => {}
-                Came::Admitted => self.kv.recomputed_tokens += request.scheduled(step.start),
+                Came::Admitted => {
+                    let hit = self.seats.as_ref().map_or(0, |s| s.hit(short(row.position)));
+                    self.kv.recomputed_tokens += request.scheduled(step.start, hit);
+                }
                 Came::Returned => request.returned(step.start),
             }
         }
@@ -420,6 +480,7 @@ impl Plain {
             }
             row.served = false;
             let request = &mut requests[row.position];
+            let was_prefill = row.tokens > 0;
             if row.tokens == 0 {
                 request.token(step.end);
                 row.decoded += 1;
@@ -436,12 +497,21 @@ impl Plain {
                     }
                 }
             }
+            let unstored = u64::from(self.emits && row.is_decoding());
             if row.decoded == row.output {
                 finished.push(short(row.position));
+                if let Some(seats) = &mut self.seats {
+                    seats.finished(short(row.position), row.known() - unstored);
+                }
+            } else if was_prefill && let Some(seats) = &mut self.seats {
+                seats.computed(short(row.position), row.prefilled);
             }
         }
         if !finished.is_empty() {
             self.rows.retain(|r| r.decoded < r.output);
+        }
+        if let Some(seats) = &mut self.seats {
+            seats.close_step(requests);
         }
     }
 }
