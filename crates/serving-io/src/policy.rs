@@ -184,6 +184,9 @@ pub struct ServerOptions {
     /// What becomes of the KV of a decode that is preempted; for policies that
     /// [`may_swap`] alone.
     pub preemption: Option<Preemption>,
+    /// Whether prefixes that were computed are kept; for policies with a
+    /// [prefix cache](caches_prefixes) alone, which have it on.
+    pub enable_prefix_caching: Option<bool>,
     /// Most requests that wait: who arrives when so many do is refused.
     pub max_waiting: Option<u64>,
     /// Most tokens that those who wait have to prefill, the one who arrives included.
@@ -207,6 +210,7 @@ impl ServerOptions {
         let texts = [
             ("order", self.order.map(|order| order.to_string())),
             ("preemption", self.preemption.map(|p| p.to_string())),
+            ("enable_prefix_caching", self.enable_prefix_caching.map(|on| on.to_string())),
             ("max_waiting", self.max_waiting.map(|n| n.to_string())),
             ("max_waiting_tokens", self.max_waiting_tokens.map(|n| n.to_string())),
             ("token_bucket", self.token_bucket.as_ref().map(ToString::to_string)),
@@ -243,6 +247,12 @@ pub fn takes_chunk(name: &str) -> bool {
 #[must_use]
 pub fn may_swap(name: &str) -> bool {
     matches!(name, "prefill-first" | "sarathi")
+}
+
+/// Whether a policy keeps prefixes that were computed, if the server has KV blocks.
+#[must_use]
+pub fn caches_prefixes(name: &str) -> bool {
+    name == "sglang"
 }
 
 /// How long the KV of a token moves one way when its request is swapped, as in `1us/token`.
@@ -307,7 +317,13 @@ pub fn named(
         }
         "orca" => boxed(Orca::new(max_num_seqs)),
         "static" => boxed(StaticBatch::new(max_num_seqs)),
-        "sglang" => boxed(SgLang::new(max_num_seqs, chunk)),
+        "sglang" => boxed(SgLang::new(max_num_seqs, chunk).map(|policy| {
+            if options.enable_prefix_caching == Some(false) {
+                policy.without_radix_cache()
+            } else {
+                policy
+            }
+        })),
         _ => return None,
     })
 }
