@@ -345,3 +345,23 @@ fn a_retracted_request_finds_its_prompt_again() {
     30 of 101 tokens found, 148 blocks put in, 49 evicted, 99 cached
     ");
 }
+
+/// What an admission locks is not to be had for others. 100 tokens of memory, nothing expected of
+/// those who run. 0 leaves its prompt of 40 cached at 50. 1 takes 40 from 50 on, and has two tokens
+/// at 110, so that 59 are free or cached. 2 would compute 10, after the 40 of 0: it needs
+/// 10 + 10 + 1, and 59 − 40 are fewer. It waits until 1 has all 10, at 190, and computes for 20 ms.
+///
+/// In the tree: 40, 40, 1's answer 9; 10 and 9 of 2's. The last 8 of its tokens find no room: the 9
+/// go.
+#[test]
+fn a_prefix_that_is_locked_is_no_room() {
+    let rows: [Arrival<'_>; 3] =
+        [(0, &[(1, 40)], 1), (50, &[(2, 40)], 10), (105, &[(1, 40), (3, 10)], 10)];
+    let policy = SgLang::new(8, 100).unwrap().with_conservativeness(0.0).unwrap();
+    insta::assert_snapshot!(run(policy, pool(100, 1), &rows), @"
+    0: starts 0, 0 found, first token 50, last 50
+    1: starts 50, 0 found, first token 100, last 190
+    2: starts 190, 40 found, first token 210, last 300
+    40 of 130 tokens found, 108 blocks put in, 9 evicted, 99 cached
+    ");
+}
