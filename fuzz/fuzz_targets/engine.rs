@@ -6,8 +6,8 @@
 use arbitrary::Arbitrary;
 use sched_sim::server::{Job, Over, Server, run_stream};
 use sched_sim::{
-    Affine, BatchHistory, Coefficients, KvPool, Order, Policy, Preemption, Replica, RunEnd,
-    RunLimits, RunStatistics, ServerSettings, Step, StepWork, Ticks,
+    Affine, BatchHistory, Coefficients, KvPool, Order, Policy, Preemption, PromptContent, Replica,
+    RunEnd, RunLimits, RunStatistics, ServerSettings, Step, StepWork, Ticks,
 };
 use serving_io::policy::{NAMES, ServerOptions, may_swap, named};
 
@@ -21,6 +21,8 @@ struct Request {
     input: u16,
     output: u8,
     priority: i8,
+    /// Which prompt it begins with, and for how many tokens.
+    shares: Option<(u8, u16)>,
     cancel_us: Option<u16>,
     timeout_us: Option<u16>,
 }
@@ -38,12 +40,14 @@ enum Operation {
     Retract(u8),
     MakeRoom,
     SwapIn,
+    LookUp,
+    MakeFree(u8),
 }
 
 #[derive(Arbitrary, Debug)]
 enum Rule {
     Named { policy: u8, chunk: u16, tokens: u16, swap: bool },
-    Plan { steps: Vec<Vec<Operation>>, stops: bool, emits: bool, swap: bool },
+    Plan { steps: Vec<Vec<Operation>>, stops: bool, emits: bool, swap: bool, caches: bool },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -68,6 +72,7 @@ struct Plan {
     /// Whether a refusal ends the run, instead of being passed over.
     stops: bool,
     emits: bool,
+    caches: bool,
     preemption: Preemption,
     max_num_seqs: u64,
     step: usize,
@@ -100,6 +105,14 @@ impl Plan {
                 step.swap_in();
                 Ok(())
             }
+            Operation::LookUp => {
+                step.look_up();
+                Ok(())
+            }
+            Operation::MakeFree(blocks) => {
+                step.make_free(blocks.into());
+                Ok(())
+            }
         }
     }
 }
@@ -119,6 +132,10 @@ impl Policy for Plan {
 
     fn preemption(&self) -> Preemption {
         self.preemption
+    }
+
+    fn prefix_caching(&self) -> bool {
+        self.caches
     }
 
     fn ran(&mut self, _: &StepWork, steps: u64) {
@@ -159,10 +176,11 @@ fn policy(rule: &Rule, max_num_seqs: u64) -> Option<Box<dyn Policy>> {
             // Limits of 0 are refused.
             named(name, max_num_seqs, u64::from(*chunk), &options)?.ok()
         }
-        Rule::Plan { steps, stops, emits, swap } => Some(Box::new(Plan {
+        Rule::Plan { steps, stops, emits, swap, caches } => Some(Box::new(Plan {
             steps: steps.clone(),
             stops: *stops,
             emits: *emits,
+            caches: *caches,
             preemption: preemption(*swap),
             max_num_seqs,
             step: 0,
@@ -179,7 +197,7 @@ fn run(mut server: Replica<Box<dyn Policy>, Affine>, jobs: Vec<Job>) -> Outcome 
     let s = server.statistics();
     assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
     if let Some(kv) = s.kv {
-        assert!(kv.used_max <= kv.blocks, "{s:?}");
+        assert!(kv.used_max <= kv.blocks && kv.cached_blocks <= kv.blocks, "{s:?}");
     }
     if end == RunEnd::Completed {
         assert_eq!(server.load().kv_used, 0, "every block is free again");
@@ -199,6 +217,11 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             let (input, output) = (1 + u64::from(r.input) % 5_000, 1 + u64::from(r.output));
             let mut job = Job::new(id, arrival, input, output);
             job.priority = r.priority.into();
+            job.content = r.shares.map(|(segment, tokens)| {
+                let shared = u64::from(tokens).min(input);
+                let own = (1000 + id, input - shared);
+                Box::new(PromptContent::new(vec![(u64::from(segment % 4), shared), own]))
+            });
             job.cancel_at = r.cancel_us.map(later);
             job.timeout_at = r.timeout_us.map(later);
             job

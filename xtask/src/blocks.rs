@@ -177,8 +177,9 @@ fn policies(language: Language) -> Result<String> {
         let chunk = rule.chunk.map(|of| format!("`chunk` ({})", of.in_language(language)));
         let tokens = rule.takes_batched_tokens.then(|| "`max_num_batched_tokens`".to_owned());
         let swap = rule.may_swap.then(|| "`preemption`".to_owned());
+        let cache = rule.caches_prefixes.then(|| "`enable_prefix_caching`".to_owned());
         let engine = (rule.name == VLLM_V1).then(|| "`engine`".to_owned());
-        let own: Vec<String> = [chunk, tokens, swap, engine].into_iter().flatten().collect();
+        let own: Vec<String> = [chunk, tokens, swap, cache, engine].into_iter().flatten().collect();
         let (own, named) = (own.join(comma), named.join(comma));
         table.row([name, does, favours, can_starve, own, source, named]);
     }

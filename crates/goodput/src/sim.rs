@@ -37,8 +37,8 @@ use sched_sim::{
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
 use serving_io::policy::{
-    self, POLICIES, RULES, ServerOptions, VLLM_V1, in_words, may_swap, named, takes_batched_tokens,
-    takes_chunk,
+    self, POLICIES, RULES, ServerOptions, VLLM_V1, caches_prefixes, in_words, may_swap, named,
+    takes_batched_tokens, takes_chunk,
 };
 use serving_io::roofline::Floor;
 use serving_io::run::Note;
@@ -129,6 +129,10 @@ pub struct Arguments {
     /// limit, or the scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     kv_blocks: Vec<String>,
+    /// No prefixes are kept for others; for sglang with --kv-blocks, the same as
+    /// --enable-prefix-caching=false.
+    #[arg(long, conflicts_with = "enable_prefix_caching")]
+    disable_radix_cache: bool,
     /// Who is next in the queue, and preempted last: fcfs, sjf (fewest tokens, prompt and answer)
     /// or priority; vllm-v1 has --scheduling-policy [default: fcfs, or the scenario's].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
@@ -287,7 +291,7 @@ engine_arguments! {
     reserved_memory;
     /// Tokens in a KV block, of --kv-blocks too [default: 16].
     block_size;
-    /// Whether equal prefixes are computed once [default: true].
+    /// Whether equal prefixes are computed once; for sglang with --kv-blocks too [default: true].
     enable_prefix_caching [num_args = 0..=1, default_missing_value = "true", require_equals = true];
     /// Whether a prompt can be cut to the rest of a step [default: true].
     enable_chunked_prefill [num_args = 0..=1, default_missing_value = "true", require_equals = true];
@@ -791,7 +795,17 @@ fn options_that_do_nothing(
         let others = in_words(takes_batched_tokens);
         bail!("--max-num-batched-tokens: is for {others} and {VLLM_V1}");
     }
-    let shared = ["max_num_batched_tokens", "block_size"];
+    let caches = |s: &Setting| caches_prefixes(&s.policy) && s.server.kv_blocks.is_some();
+    if arguments.disable_radix_cache && !any(&caches) {
+        bail!("--disable-radix-cache: is for sglang, and says nothing without --kv-blocks");
+    }
+    if !servers.caching.is_empty() && !any(&|s| s.is_vllm() || caches(s)) {
+        bail!(
+            "--enable-prefix-caching: is for {VLLM_V1}, and for sglang with --kv-blocks: no other \
+             policy keeps prefixes"
+        );
+    }
+    let shared = ["max_num_batched_tokens", "block_size", "enable_prefix_caching"];
     let mut of_vllm: Vec<&str> =
         engines.iter().flat_map(EngineOptions::given).map(|(n, _)| *n).collect();
     of_vllm.retain(|name| !shared.contains(name));
@@ -812,6 +826,7 @@ struct Servers {
     block_size: Vec<u64>,
     orders: Vec<Order>,
     preemptions: Vec<Preemption>,
+    caching: Vec<bool>,
 }
 
 /// The list of --preemption.
@@ -842,6 +857,16 @@ fn counts(option: &str, list: &[String]) -> Result<Vec<u64>> {
     list.iter().map(|n| grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}"))).collect()
 }
 
+/// The switches of a list, each on or off.
+fn switches(option: &str, list: &[String]) -> Result<Vec<bool>> {
+    let one = |text: &String| match text.trim().to_lowercase().as_str() {
+        "true" | "on" | "1" | "" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(anyhow!("{option}: expected true or false, got `{text}`")),
+    };
+    list.iter().map(one).collect()
+}
+
 /// The time of an option, if it is given.
 fn time_of(option: &str, text: Option<&str>) -> Result<Option<Ticks>> {
     text.map(|t| t.parse().map_err(|e| anyhow!("{option}: {e}"))).transpose()
@@ -858,6 +883,11 @@ impl Servers {
             block_size: counts("--block-size", &arguments.engine.block_size)?,
             orders: orders.collect::<Result<_>>()?,
             preemptions: preemptions(&arguments.preemption, arguments.swap_time.as_deref())?,
+            caching: if arguments.disable_radix_cache {
+                vec![false]
+            } else {
+                switches("--enable-prefix-caching", &arguments.engine.enable_prefix_caching)?
+            },
         })
     }
 
@@ -876,15 +906,21 @@ impl Servers {
                 for block_size in options(sizes, own.block_size) {
                     let preempts = may_swap(policy) && kv_blocks.is_some();
                     let how = if preempts { self.preemptions.as_slice() } else { &[] };
+                    let caches = caches_prefixes(policy) && kv_blocks.is_some();
+                    let caching = if caches { self.caching.as_slice() } else { &[] };
+                    let own_caching = own.enable_prefix_caching.filter(|_| caches);
                     for order in options(&self.orders, own.order) {
                         for preemption in options(how, own.preemption) {
-                            let mut server = own.clone();
-                            server.max_num_batched_tokens = tokens;
-                            server.kv_blocks = kv_blocks;
-                            server.block_size = block_size;
-                            server.order = order;
-                            server.preemption = preemption;
-                            all.push(server);
+                            for caching in options(caching, own_caching) {
+                                let mut server = own.clone();
+                                server.max_num_batched_tokens = tokens;
+                                server.kv_blocks = kv_blocks;
+                                server.block_size = block_size;
+                                server.order = order;
+                                server.preemption = preemption;
+                                server.enable_prefix_caching = caching;
+                                all.push(server);
+                            }
                         }
                     }
                 }

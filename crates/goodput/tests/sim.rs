@@ -174,6 +174,57 @@ fn a_sketched_run_refuses_what_needs_its_requests() {
     insta::assert_snapshot!(said);
 }
 
+/// A hundred prompts of 500 tokens, one after the other, of which 400 are a system prompt: 99 find
+/// them, 39600 of 50000 tokens, and TTFT is 10 + 100 ms instead of 510. In the tree are the 400, and
+/// of each request 100 and the answer but for its last token: 400 + 100 · 109.
+#[test]
+fn sglang_finds_shared_prefixes_unless_told_otherwise() {
+    let common = "--max-num-seqs 8 --chunk 1000 --input-tokens 100 --output-tokens 10 \
+                  --system-prompts 400 --requests 100 --rate 1/s --arrivals deterministic \
+                  --step-time base=10ms,prefill=1ms/token";
+    let sglang = format!("{common} --policy sglang --kv-blocks 20000 --block-size 1");
+    let text = sim(&sglang);
+    let row = "prefix hit rate 79.2 % of 50000 tokens; 0 blocks evicted, 11300 cached at the end";
+    assert!(text.contains(row), "{text}");
+    let ttft = |answer: &Value| answer["runs"][0]["latency"]["ttft"]["p50_s"].as_f64().unwrap();
+    let answer = json(&sglang);
+    assert!((ttft(&answer) - 0.11).abs() < 1e-12);
+    let cache = &answer["runs"][0]["kv_cache"];
+    assert_eq!(cache["hit_tokens"], 39600);
+    assert_eq!(cache["cached_blocks"], 11300);
+    assert!(cache["refilled_blocks"].is_null() && cache["refill_rate"].is_null());
+    let off = json(&format!("{sglang} --disable-radix-cache"));
+    assert!((ttft(&off) - 0.51).abs() < 1e-12);
+    assert_eq!(off["runs"][0]["kv_cache"]["lookups"], 0);
+    let both = json(&format!("{sglang} --enable-prefix-caching=true,false"));
+    let runs = both["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0]["kv_cache"], *cache);
+    assert_eq!(runs[1]["kv_cache"], off["runs"][0]["kv_cache"]);
+    // Pages of 64 find 6 of the 6.25 of them.
+    let paged = sim(&format!("{common} --policy sglang --kv-blocks 400 --block-size 64"));
+    assert!(paged.contains("prefix hit rate 76.0 % of 50000 tokens"), "{paged}");
+    let mut said = String::new();
+    for more in [
+        "--policy sglang --disable-radix-cache",
+        "--policy sarathi --kv-blocks 20000 --disable-radix-cache",
+        "--policy sarathi --kv-blocks 20000 --enable-prefix-caching=false",
+        "--policy sglang --kv-blocks 20000 --enable-prefix-caching=maybe",
+    ] {
+        said.push_str(&sim(&format!("{common} {more}")));
+    }
+    insta::assert_snapshot!(said, @"
+    goodput: --disable-radix-cache: is for sglang, and says nothing without --kv-blocks
+    exit 2
+    goodput: --disable-radix-cache: is for sglang, and says nothing without --kv-blocks
+    exit 2
+    goodput: --enable-prefix-caching: is for vllm-v1, and for sglang with --kv-blocks: no other policy keeps prefixes
+    exit 2
+    goodput: --enable-prefix-caching: enable_prefix_caching: found `maybe`, expected true or false
+    exit 2
+    ");
+}
+
 /// Where one request after the other is served in 20 ms and a hundred come at once, a bucket of
 /// three lets in three, a rule of two that wait three (one runs), and the others are refused; the
 /// books are whole, and the setting says why.

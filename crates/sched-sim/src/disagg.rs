@@ -476,6 +476,7 @@ impl<P: Server, D: Server> Server for Disaggregated<P, D> {
             running: prefill.running + decode.running,
             outstanding_tokens: prefill.outstanding_tokens + decode.outstanding_tokens,
             kv_used: prefill.kv_used + decode.kv_used,
+            kv_cached: prefill.kv_cached + decode.kv_cached,
             kv_blocks: blocks.reduce(|a, b| a + b),
         };
         // The decode pool does not know of those who have not reached it.

@@ -14,9 +14,11 @@ use std::collections::BinaryHeap;
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
 use crate::itl::GapRun;
+use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
 use crate::queue::{Place, Queue};
+use crate::radix::Seats;
 use crate::replica::{Entry, Preempted, Replica, short};
 use crate::request::Stage;
 use crate::run::run_workload;
@@ -37,7 +39,8 @@ pub fn run<'w, P: Policy, T: StepTime>(
 ) -> Result<RunResult<'w>> {
     let Simulation { workload, policy, step_time, limits, settings, patience } = simulation;
     let server = Replica::new(policy, step_time).settings(settings).limits(limits);
-    run_workload(workload, server, false, |job| job.give_up_after(patience), observer)
+    let hits = server.caches_prefixes();
+    run_workload(workload, server, hits, |job| job.give_up_after(patience), observer)
 }
 
 /// No request.
@@ -159,7 +162,9 @@ pub(crate) struct Skipping {
 struct Paged {
     memory: Memory,
     kv: KvStatistics,
+    /// The sum over the requests; what they share in `seats` is in it more than once.
     used: u64,
+    seats: Option<Seats>,
     /// Blocks that the decodes of the step that is being filled need.
     asked: u64,
     /// How many decodes have so many tokens in their last block when the decode clock reads 0:
@@ -173,11 +178,26 @@ impl Paged {
         let kv = KvStatistics {
             blocks: memory.pool.blocks(),
             block_size: memory.pool.block_size(),
+            radix_tree: memory.radix,
             ..KvStatistics::default()
         };
+        let seats = memory.radix.then(|| Seats::new(memory.pool));
         // At most 2³² − 1, and as many as one block has tokens.
         let size = usize::try_from(memory.pool.block_size()).unwrap_or(usize::MAX);
-        Self { memory, kv, used: 0, asked: 0, residues: vec![0; size], decoding: 0 }
+        Self { memory, kv, used: 0, seats, asked: 0, residues: vec![0; size], decoding: 0 }
+    }
+
+    /// Blocks in use, each counted once.
+    fn used(&self) -> u64 {
+        self.used - self.seats.as_ref().map_or(0, Seats::shared)
+    }
+
+    /// Evicts what is cached until so many blocks are free.
+    fn make_free(&mut self, blocks: u64) {
+        let used = self.used();
+        if let Some(seats) = &mut self.seats {
+            seats.make_free(blocks, used);
+        }
     }
 
     fn size(&self) -> u64 {
@@ -185,7 +205,7 @@ impl Paged {
     }
 
     fn free(&self) -> u64 {
-        self.kv.blocks - self.used - self.asked
+        self.kv.blocks - self.used() - self.asked
     }
 
     /// Where requests are counted that have stored `tokens` at this reading of the decode clock.
@@ -226,7 +246,7 @@ impl Paged {
 
     /// For how many of at most `steps` steps from this reading on there are blocks.
     fn lasts(&self, clock: u64, steps: u64) -> u64 {
-        let free = self.kv.blocks - self.used;
+        let free = self.kv.blocks - self.used();
         let Some(cycles) = free.checked_div(self.decoding) else { return steps };
         // In a cycle of as many steps as a block has tokens, each decode takes one block.
         if !self.memory.grows() || steps / self.size() < cycles {
@@ -245,7 +265,7 @@ impl Paged {
     /// Takes the blocks of a stretch in which all decode, or of a step in which some do.
     fn run(&mut self, stretch: &Stretch, clock: u64, all: bool) {
         let Stretch { steps, time, .. } = *stretch;
-        let mut area = stretch.duration().0.wrapping_mul(self.used.into());
+        let mut area = stretch.duration().0.wrapping_mul(self.used().into());
         let grown = if all { self.growth(clock, steps) } else { self.asked };
         if all && self.memory.grows() {
             for first in 0..steps.min(self.size()) {
@@ -266,7 +286,8 @@ impl Paged {
         self.used += grown;
         // Modulo 2^128, in which the whole fits.
         self.kv.used_time = self.kv.used_time.wrapping_add(area);
-        self.kv.used_max = self.kv.used_max.max(self.used);
+        self.kv.used_max = self.kv.used_max.max(self.used());
+        self.make_free(0);
     }
 }
 
@@ -387,6 +408,33 @@ impl Skipping {
         if let Some(paged) = &mut self.paged {
             paged.asked = 0;
         }
+        if let Some(seats) = self.seats() {
+            seats.begin();
+        }
+    }
+
+    fn seats(&mut self) -> Option<&mut Seats> {
+        self.paged.as_mut()?.seats.as_mut()
+    }
+
+    /// What the radix tree has of a request that waits.
+    pub fn look_up(&mut self, position: usize, r: &Entry) -> Option<Hit> {
+        let known = self.known(position, r);
+        let own = r.own_prompt();
+        Some(self.seats()?.look_up(short(position), &r.content(&own), known))
+    }
+
+    /// What the last look-up found, if it was for this request.
+    pub fn found(&self, position: usize) -> Hit {
+        let seats = self.paged.as_ref().and_then(|p| p.seats.as_ref());
+        seats.map_or_else(Hit::default, |seats| seats.found(short(position)))
+    }
+
+    /// Evicts what is cached until so many blocks are free.
+    pub fn make_free(&mut self, blocks: u64) {
+        if let Some(paged) = &mut self.paged {
+            paged.make_free(blocks);
+        }
     }
 
     pub fn preempted(&self) -> &[Preempted] {
@@ -413,7 +461,11 @@ impl Skipping {
     }
 
     pub fn kv(&self) -> Option<(KvStatistics, u64)> {
-        self.paged.as_ref().map(|p| (p.kv, p.used))
+        self.paged.as_ref().map(|p| {
+            let (counters, cached_blocks) =
+                p.seats.as_ref().map_or_else(Default::default, |s| (s.counters(), s.cached()));
+            (KvStatistics { counters, cached_blocks, ..p.kv }, p.used())
+        })
     }
 
     /// Blocks in use while the first and the last of so many decided steps run.
@@ -516,9 +568,9 @@ impl Skipping {
     pub fn prefilled(&self, position: usize) -> u64 {
         let row = &self.rows[position];
         match row.phase {
-            Phase::Waiting | Phase::Admitted => 0,
+            Phase::Waiting => 0,
             Phase::Chunks => row.done + (self.prefill_clock - row.entered) * self.chunk,
-            Phase::LastChunk => row.done,
+            Phase::Admitted | Phase::LastChunk => row.done,
             Phase::Swapped | Phase::Brought | Phase::Decode | Phase::Done => row.target,
         }
     }
@@ -598,14 +650,19 @@ impl Skipping {
     pub fn admit(&mut self, tokens: u64, r: &Entry) {
         let Some(i) = self.waiting.first() else { return };
         self.leave_queue(i, r);
-        let row = &mut self.rows[i as usize];
+        let known = self.rows[i as usize].target;
+        let hit = self.seats().map_or(0, |seats| seats.admit(i, known));
         if let Some(paged) = &mut self.paged {
-            paged.used += paged.memory.admission(r, tokens, row.target);
+            paged.used += paged.memory.admission(r, hit + tokens, known);
         }
+        let row = &mut self.rows[i as usize];
         row.phase = Phase::Admitted;
+        row.done = hit;
+        self.outstanding -= hit;
+        self.prompt_held += hit;
         self.link(i);
-        self.work.add_chunk(tokens, 0);
-        self.admitted.push((i, tokens));
+        self.work.add_chunk(tokens, hit);
+        self.admitted.push((i, hit + tokens));
     }
 
     /// Puts a request at the end of the order of admission.
@@ -647,6 +704,9 @@ impl Skipping {
         row.due = self.decode_clock + r.input + r.output - row.target;
         self.finishes.push(Reverse((row.due, i)));
         let (known, stored) = (row.target, row.target - u64::from(self.emits));
+        if let Some(seats) = self.seats() {
+            seats.swap_in(i);
+        }
         self.decoding += 1;
         self.context += known;
         if let Some(paged) = &mut self.paged {
@@ -712,6 +772,9 @@ impl Skipping {
                 paged.used -= paged.memory.admission(r, prefilled, known);
             }
         }
+        if let Some(seats) = self.seats() {
+            seats.leave(i);
+        }
         self.unlink(i);
         token_at
     }
@@ -734,7 +797,9 @@ impl Skipping {
 
     /// For how many steps the decision just made has no event before the end of the last one.
     pub fn repeats(&mut self) -> u64 {
-        let by_chunk = |p: &Paged| p.memory.reserve == Reserve::Chunk && self.work.prefills > 0;
+        // What a chunk has computed can be found from the next step on.
+        let chunked = |m: &Memory| m.reserve == Reserve::Chunk || m.radix;
+        let by_chunk = |p: &Paged| chunked(&p.memory) && self.work.prefills > 0;
         if self.paged.as_ref().is_some_and(|p| !self.decodes.is_empty() || by_chunk(p)) {
             return 1;
         }
@@ -810,6 +875,8 @@ impl Skipping {
             self.leave_group(i);
             if self.enter_group(i, done) {
                 complete(self, i, requests);
+            } else {
+                self.computed(i, done);
             }
         }
         self.prefills = prefills;
@@ -822,6 +889,7 @@ impl Skipping {
                 complete(self, i, requests);
             }
             self.last_chunks = last_chunks;
+            self.all_computed();
             while let Some((due, i)) = next(&mut self.last_whole_chunks, &self.rows, Phase::Chunks)
                 && due <= self.prefill_clock
             {
@@ -836,16 +904,43 @@ impl Skipping {
         }
         let mut admitted = std::mem::take(&mut self.admitted);
         for (i, tokens) in admitted.drain(..) {
-            let again = requests[i as usize].scheduled(stretch.start);
+            let hit = self.seats().map_or(0, |seats| seats.hit(i));
+            let again = requests[i as usize].scheduled(stretch.start, hit);
             if let Some(paged) = &mut self.paged {
                 paged.kv.recomputed_tokens += again;
             }
             self.prefilling += 1;
             if self.enter_group(i, tokens) {
                 complete(self, i, requests);
+            } else {
+                self.computed(i, tokens);
             }
         }
         self.admitted = admitted;
+        if let Some(seats) = self.seats() {
+            seats.close_step(requests);
+        }
+    }
+
+    /// Notes how many tokens of a request are computed.
+    fn computed(&mut self, i: u32, tokens: u64) {
+        if let Some(seats) = self.seats() {
+            seats.computed(i, tokens);
+        }
+    }
+
+    /// The same of all that prefilled with the group, and go on.
+    fn all_computed(&mut self) {
+        if self.seats().is_none() {
+            return;
+        }
+        let mut at = self.running_after(None);
+        while let Some(p) = at {
+            if matches!(self.rows[p].phase, Phase::Chunks | Phase::LastChunk) {
+                self.computed(short(p), self.prefilled(p));
+            }
+            at = self.running_after(Some(p));
+        }
     }
 
     /// Notes who is left out while others at the same stage are served. The batch is walked only
@@ -1017,6 +1112,7 @@ impl Skipping {
         if self.emits && end != self.beat {
             self.apart.push(i);
         }
+        self.computed(i, target);
         let row = &mut self.rows[i as usize];
         row.phase = Phase::Decode;
         row.due = self.decode_clock + left;
@@ -1030,6 +1126,10 @@ impl Skipping {
         self.context -= r.input + r.output;
         self.apart.retain(|&j| j != i);
         self.give_back(r.input + r.output, r);
+        let stored = r.input + r.output - u64::from(self.emits);
+        if let Some(seats) = self.seats() {
+            seats.finished(i, stored);
+        }
         self.unlink(i);
     }
 
@@ -1068,6 +1168,13 @@ impl Skipping {
             self.leave_queue(i, r);
             self.rows[i as usize].phase = Phase::Done;
         } else {
+            let stored = match phase {
+                Phase::Decode => self.known(i as usize, r) - u64::from(self.emits),
+                _ => self.prefilled(i as usize),
+            };
+            if let Some(seats) = self.seats() {
+                seats.remove(i, r, stored);
+            }
             self.take_out(i, r);
         }
         progress

@@ -64,7 +64,7 @@ pub trait Observer {
         let _ = stretch;
     }
 
-    /// Whether anybody looks, so that what only an observer needs has to be computed.
+    /// Whether anybody looks at stretches, so that what only they tell has to be computed.
     fn is_watching(&self) -> bool {
         true
     }

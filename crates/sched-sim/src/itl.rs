@@ -340,6 +340,10 @@ impl Ranked for InterTokenLatency {
 }
 
 impl Observer for InterTokenLatency {
+    fn is_watching(&self) -> bool {
+        false
+    }
+
     fn gaps(&mut self, runs: &[GapRun]) {
         for run in runs {
             self.add(run);

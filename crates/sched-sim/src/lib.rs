@@ -45,6 +45,7 @@ pub mod memory;
 mod overheads;
 pub mod policy;
 mod queue;
+mod radix;
 pub mod reference;
 mod replica;
 pub mod request;

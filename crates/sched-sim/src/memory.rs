@@ -1,8 +1,9 @@
 //! KV memory by counts, and the order of the queue: what a server has, whatever its policy.
 //!
-//! Blocks have no identity here, since no policy but vLLM's shares prefixes: a request has so many
-//! of them, and blocks used + free = total after every step. A decode needs a block when its last
-//! one is full. `vllm-v1` keeps blocks by name, in [`kv_cache`](crate::kv_cache).
+//! Blocks have no identity here: a request has so many of them, and blocks used + free = total after
+//! every step. A decode needs a block when its last one is full. What prefixes share under SGLang's
+//! policy is in the tree of `radix.rs`, which is taken off the count, and used + cached + free =
+//! total; `vllm-v1` keeps blocks by name, in [`kv_cache`](crate::kv_cache).
 
 use crate::admission::{AdmissionRule, TokenBucket};
 use crate::error::Result;
@@ -224,6 +225,8 @@ pub(crate) struct Memory {
     /// Tokens of a decoding request whose KV is not stored yet: its last one, if the last prefill
     /// step already gives a token.
     pub lag: u64,
+    /// Whether computed prefixes are kept in a radix tree.
+    pub radix: bool,
 }
 
 impl Memory {
@@ -247,7 +250,8 @@ impl Memory {
         self.pool.blocks - self.watermark
     }
 
-    /// Blocks that an admission takes whose first step computes `tokens` of `known` tokens.
+    /// Blocks that an admission takes after whose first step `tokens` of `known` tokens are
+    /// computed, those of a prefix that was there included.
     pub fn admission(&self, r: &Entry, tokens: u64, known: u64) -> u64 {
         match self.reserve {
             Reserve::Prompt => self.pool.blocks_for(known),

@@ -8,8 +8,10 @@
 use crate::error::Result;
 use crate::history::{Observer, Stretch};
 use crate::itl::GapRun;
+use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Reserve};
 use crate::policy::Policy;
+use crate::radix::Seats;
 use crate::replica::{Entry, Preempted, Replica, short};
 use crate::request::Stage;
 use crate::run::run_workload;
@@ -29,7 +31,8 @@ pub fn run<'w, P: Policy, T: StepTime>(
 ) -> Result<RunResult<'w>> {
     let Simulation { workload, policy, step_time, limits, settings, patience } = simulation;
     let server = Replica::reference(policy, step_time).settings(settings).limits(limits);
-    run_workload(workload, server, false, |job| job.give_up_after(patience), observer)
+    let hits = server.caches_prefixes();
+    run_workload(workload, server, hits, |job| job.give_up_after(patience), observer)
 }
 
 /// A request that waits or is in the batch.
@@ -87,6 +90,8 @@ pub(crate) struct Plain {
     order: Order,
     memory: Option<Memory>,
     kv: KvStatistics,
+    /// What the requests hold of the radix tree, and how many of their blocks are shared there.
+    seats: Option<Seats>,
     joined: u64,
     rows: Vec<Row>,
     /// Whether a prompt that was there before has work in this step.
@@ -107,8 +112,10 @@ impl Plain {
         if let Some(memory) = memory {
             kv.blocks = memory.pool.blocks();
             kv.block_size = memory.pool.block_size();
+            kv.radix_tree = memory.radix;
         }
-        Self { emits, order, memory, kv, ..Self::default() }
+        let seats = memory.filter(|m| m.radix).map(|m| Seats::new(m.pool));
+        Self { emits, order, memory, kv, seats, ..Self::default() }
     }
 
     pub fn arrive(&mut self, position: u32, r: &Entry) {
@@ -135,6 +142,29 @@ impl Plain {
         self.prefills_served = false;
         self.preempted.clear();
         self.work = StepWork::default();
+        if let Some(seats) = &mut self.seats {
+            seats.begin();
+        }
+    }
+
+    /// What the radix tree has of a request that waits.
+    pub fn look_up(&mut self, position: usize, r: &Entry) -> Option<Hit> {
+        let known = self.known(position, r);
+        let own = r.own_prompt();
+        Some(self.seats.as_mut()?.look_up(short(position), &r.content(&own), known))
+    }
+
+    /// What the last look-up found, if it was for this request.
+    pub fn found(&self, position: usize) -> Hit {
+        self.seats.as_ref().map_or_else(Hit::default, |seats| seats.found(short(position)))
+    }
+
+    /// Evicts what is cached until so many blocks are free.
+    pub fn make_free(&mut self, blocks: u64) {
+        let used = self.used();
+        if let Some(seats) = &mut self.seats {
+            seats.make_free(blocks, used);
+        }
     }
 
     fn row(&self, position: usize) -> Option<&Row> {
@@ -190,11 +220,16 @@ impl Plain {
     }
 
     fn used(&self) -> u64 {
-        self.rows.iter().map(|r| r.blocks).sum()
+        let shared = self.seats.as_ref().map_or(0, Seats::shared);
+        self.rows.iter().map(|r| r.blocks).sum::<u64>() - shared
     }
 
     pub fn kv(&self) -> Option<(KvStatistics, u64)> {
-        self.memory.map(|_| (self.kv, self.used()))
+        self.memory.map(|_| {
+            let (counters, cached_blocks) =
+                self.seats.as_ref().map_or_else(Default::default, |s| (s.counters(), s.cached()));
+            (KvStatistics { counters, cached_blocks, ..self.kv }, self.used())
+        })
     }
 
     pub fn blocks_in(&self, _: u64) -> Option<[u64; 2]> {
@@ -241,8 +276,8 @@ impl Plain {
         let mut row = self.rows.remove(at);
         let unstored = u64::from(self.emits && row.is_decoding());
         let lost = row.held() - unstored;
-        let position = short(position);
-        self.preempted.push(Preempted { position, lost, moved: 0, token_at: None });
+        let short = short(position);
+        self.preempted.push(Preempted { position: short, lost, moved: 0, token_at: None });
         if to_end {
             self.joined += 1;
             row.place.1 = self.joined;
@@ -250,6 +285,14 @@ impl Plain {
         row.target = row.known();
         (row.prefilled, row.since, row.blocks) = (0, 0, 0);
         self.waiting.push(row);
+        self.leave(position);
+    }
+
+    /// Gives back what a request holds of the radix tree.
+    fn leave(&mut self, position: usize) {
+        if let Some(seats) = &mut self.seats {
+            seats.leave(short(position));
+        }
     }
 
     /// Takes a decode out of the batch and puts it back into the queue with its KV.
@@ -258,10 +301,11 @@ impl Plain {
         let mut row = self.rows.remove(at);
         let moved = row.held() - u64::from(self.emits);
         self.moved += moved;
-        let position = short(position);
-        self.preempted.push(Preempted { position, lost: 0, moved, token_at: None });
+        let short = short(position);
+        self.preempted.push(Preempted { position: short, lost: 0, moved, token_at: None });
         (row.swapped, row.blocks) = (true, 0);
         self.waiting.push(row);
+        self.leave(position);
     }
 
     /// Brings in who is next in the queue, with its KV.
@@ -273,6 +317,9 @@ impl Plain {
         self.moved += if row.brought { 0 } else { stored };
         row.blocks = self.memory.map_or(0, |m| m.holding(r, stored));
         (row.swapped, row.brought, row.came) = (false, false, Came::Returned);
+        if let Some(seats) = &mut self.seats {
+            seats.swap_in(short(row.position));
+        }
         self.rows.push(row);
     }
 
@@ -371,12 +418,15 @@ impl Plain {
         let next = self.next_waiting();
         let Some(at) = self.waiting.iter().position(|r| Some(r.position) == next) else { return };
         let mut row = self.waiting.remove(at);
-        row.blocks = self.memory.map_or(0, |m| m.admission(r, tokens, row.target));
+        let seats = self.seats.as_mut();
+        row.prefilled = seats.map_or(0, |seats| seats.admit(short(row.position), row.target));
+        let computed = row.prefilled + tokens;
+        row.blocks = self.memory.map_or(0, |m| m.admission(r, computed, row.target));
         row.tokens = tokens;
         row.served = true;
         row.came = Came::Admitted;
+        self.work.add_chunk(tokens, row.prefilled);
         self.rows.push(row);
-        self.work.add_chunk(tokens, 0);
     }
 
     /// Prompt tokens computed and output tokens made.
@@ -389,6 +439,12 @@ impl Plain {
     /// Takes a request out between two steps, wherever it is; how far it came.
     pub fn remove(&mut self, position: u32, r: &Entry) -> (u64, u64) {
         let progress = self.progress(position, r);
+        if let Some(row) = self.rows.iter().find(|r| r.position == position as usize)
+            && let Some(seats) = &mut self.seats
+        {
+            let unstored = u64::from(self.emits && row.is_decoding());
+            seats.remove(position, r, row.held() - unstored);
+        }
         self.rows.retain(|r| r.position != position as usize);
         self.waiting.retain(|r| r.position != position as usize);
         progress
@@ -410,6 +466,7 @@ impl Plain {
     /// Runs the step, and tells who `finished` in it.
     pub fn apply(&mut self, step: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
         self.gaps.clear();
+        self.make_free(0);
         let used = self.used();
         self.kv.used_time += step.duration().0 * u128::from(used);
         self.kv.used_max = self.kv.used_max.max(used);
@@ -425,7 +482,10 @@ impl Plain {
             let request = &mut requests[row.position];
             match std::mem::take(&mut row.came) {
                 Came::Before => {}
-                Came::Admitted => self.kv.recomputed_tokens += request.scheduled(step.start),
+                Came::Admitted => {
+                    let hit = self.seats.as_ref().map_or(0, |s| s.hit(short(row.position)));
+                    self.kv.recomputed_tokens += request.scheduled(step.start, hit);
+                }
                 Came::Returned => request.returned(step.start),
             }
         }
@@ -439,6 +499,7 @@ impl Plain {
             }
             row.served = false;
             let request = &mut requests[row.position];
+            let was_prefill = row.tokens > 0;
             if row.tokens == 0 {
                 token(request);
                 row.decoded += 1;
@@ -455,12 +516,21 @@ impl Plain {
                     }
                 }
             }
+            let unstored = u64::from(self.emits && row.is_decoding());
             if row.decoded == row.output {
                 finished.push(short(row.position));
+                if let Some(seats) = &mut self.seats {
+                    seats.finished(short(row.position), row.known() - unstored);
+                }
+            } else if was_prefill && let Some(seats) = &mut self.seats {
+                seats.computed(short(row.position), row.prefilled);
             }
         }
         if !finished.is_empty() {
             self.rows.retain(|r| r.decoded < r.output);
+        }
+        if let Some(seats) = &mut self.seats {
+            seats.close_step(requests);
         }
     }
 }

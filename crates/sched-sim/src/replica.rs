@@ -9,6 +9,7 @@ use crate::admission::{Gate, Seen};
 use crate::engine::Skipping;
 use crate::error::Result;
 use crate::history::{Blocks, Observer, Stretch};
+use crate::kv_cache::Content;
 use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
 use crate::reference::Plain;
@@ -19,6 +20,7 @@ use crate::statistics::{KvStatistics, RunStatistics};
 use crate::step::{Batch, Step};
 use crate::step_time::{StepTime, StretchTime};
 use crate::time::Ticks;
+use crate::workload::PromptContent;
 
 /// What a server knows of a request that has arrived, whatever engine moves it.
 #[derive(Clone, Debug)]
@@ -30,6 +32,10 @@ pub(crate) struct Entry {
     /// Tokens of the answer that it came with, together with its KV.
     pub made: u64,
     pub priority: i64,
+    /// Which tokens it has; none: tokens that no other request has.
+    content: Option<Box<PromptContent>>,
+    /// Tokens of its prompt that were cached at its first admission.
+    hit_tokens: u64,
     /// Whether there is a request at this position now.
     pub inside: bool,
     pub record: RequestRecord,
@@ -46,8 +52,10 @@ impl Entry {
         self.inside && self.id == id
     }
 
-    fn of(job: &Job) -> Self {
+    fn of(job: &mut Job) -> Self {
         Self {
+            content: job.content.take(),
+            hit_tokens: 0,
             id: job.id,
             arrival: job.arrival,
             input: job.input_tokens,
@@ -59,6 +67,21 @@ impl Entry {
             token_at: job.made_at,
             stalls: Vec::new(),
             held: Vec::new(),
+        }
+    }
+
+    /// Its prompt as a segment that no other request has.
+    pub fn own_prompt(&self) -> [(u64, u64); 1] {
+        [(PromptContent::OWN | self.id, self.input)]
+    }
+
+    /// Which tokens it has, `own` those of its [own prompt](Self::own_prompt).
+    pub fn content<'a>(&'a self, own: &'a [(u64, u64); 1]) -> Content<'a> {
+        let content = self.content.as_deref();
+        let answer = content.and_then(|c| c.answer);
+        Content {
+            prompt: content.map_or(own, |c| &c.prompt),
+            output: (answer.unwrap_or((2 * PromptContent::OWN) | self.id), self.output),
         }
     }
 
@@ -82,7 +105,7 @@ impl Entry {
 
     /// Its KV is back, and nothing is computed again.
     pub fn returned(&mut self, at: Ticks) {
-        self.scheduled(at);
+        self.scheduled(at, 0);
         if let Some(stall) = self.stalls.last_mut() {
             stall.recomputed.get_or_insert(at);
         }
@@ -94,15 +117,21 @@ impl Entry {
         Span::add(&mut self.held, stretch.start, stretch.end);
     }
 
-    /// It is in the batch from now on; how many tokens have to be computed once more.
-    pub fn scheduled(&mut self, at: Ticks) -> u64 {
+    /// It is in the batch from now on, with `hit` tokens that were cached; how many have to be
+    /// computed once more.
+    pub fn scheduled(&mut self, at: Ticks, hit: u64) -> u64 {
         self.record.scheduled = self.record.scheduled().unwrap_or(at);
         match self.stalls.last_mut() {
             Some(stall) if stall.readmitted.is_none() => {
                 stall.readmitted = Some(at);
+                stall.hit_tokens = hit;
                 stall.recomputed_tokens()
             }
-            _ => 0,
+            Some(_) => 0,
+            None => {
+                self.hit_tokens = hit;
+                0
+            }
         }
     }
 
@@ -115,7 +144,7 @@ impl Entry {
             prefilled,
             output_tokens: decoded,
             made_before: self.made,
-            hit_tokens: 0,
+            hit_tokens: self.hit_tokens,
             stalls: std::mem::take(&mut self.stalls),
             held: std::mem::take(&mut self.held),
             transfer: None,
@@ -201,6 +230,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             reserve: policy.reserve(),
             watermark: pool.blocks() * policy.watermark_percent() / 100,
             lag: u64::from(emits),
+            radix: policy.prefix_caching(),
         });
         let engine = if skips {
             Engine::Skipping(Box::new(Skipping::new(emits, settings.order, memory)))
@@ -242,6 +272,11 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.clock.limits = limits;
         self
+    }
+
+    /// Whether it keeps prefixes that it has computed: its requests have hits.
+    pub(crate) fn caches_prefixes(&self) -> bool {
+        self.settings.kv.is_some() && self.policy.prefix_caching()
     }
 
     /// How many requests it has room for in memory: the most that were ever inside at once.
@@ -326,6 +361,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         };
         self.policy.fill(&mut step)?;
         let work = step.work();
+        step.settle();
         let horizon = if skips { self.policy.horizon(&step) } else { Horizon::ONE };
         let preempted = self.note_preemptions();
         if work.is_empty() {
@@ -457,8 +493,8 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
 
     /// Lets in whoever has arrived by now.
     fn take_arrivals(&mut self) {
-        while let Some(job) = self.pending.take(self.clock.now) {
-            let mut entry = Entry::of(&job);
+        while let Some(mut job) = self.pending.take(self.clock.now) {
+            let mut entry = Entry::of(&mut job);
             if let Some(reason) = self.refusal(&entry) {
                 let progress = entry.progress(0, entry.made);
                 let ending = Ending::Rejected(reason);
@@ -618,6 +654,7 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
             running,
             outstanding_tokens: tokens + on!(&self.engine, b => b.outstanding()),
             kv_used: on!(&self.engine, b => b.kv()).map_or(0, |(_, used)| used),
+            kv_cached: on!(&self.engine, b => b.kv()).map_or(0, |(kv, _)| kv.cached_blocks),
             kv_blocks: self.settings.kv.map(|pool| pool.blocks()),
         }
     }

@@ -252,6 +252,8 @@ pub struct ServerLoad {
     pub outstanding_tokens: u64,
     /// KV blocks in use.
     pub kv_used: u64,
+    /// KV blocks that hold a prefix and are in use by nobody, so that they can be had as well.
+    pub kv_cached: u64,
     /// KV blocks that can be used; none if the KV cache has no bound.
     pub kv_blocks: Option<u64>,
 }

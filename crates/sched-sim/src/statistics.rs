@@ -17,6 +17,11 @@ pub struct KvStatistics {
     pub block_size: u64,
     /// Hits, look-ups, evictions, refills, refusals.
     pub counters: KvCounters,
+    /// Whether prefixes are kept in a radix tree, which does not know again what it has evicted:
+    /// refills are not counted.
+    pub radix_tree: bool,
+    /// Blocks that hold a prefix and are in use by nobody.
+    pub cached_blocks: u64,
     /// ∫ blocks in the table of at least one request dt, of each step as it was scheduled.
     pub used_time: u128,
     /// Most blocks in use when a step was scheduled.
@@ -38,6 +43,8 @@ impl KvStatistics {
             blocks: self.blocks,
             block_size: self.block_size,
             counters: self.counters.plus(&other.counters),
+            radix_tree: self.radix_tree || other.radix_tree,
+            cached_blocks: self.cached_blocks + other.cached_blocks,
             used_time: self.used_time + other.used_time,
             used_max: self.used_max.max(other.used_max),
             preemptions: self.preemptions + other.preemptions,
@@ -55,10 +62,17 @@ impl KvStatistics {
     }
 
     /// Share of the evicted blocks that were needed again, by
-    /// [`refill_rate`](cache::refill_rate); `None` without evictions.
+    /// [`refill_rate`](cache::refill_rate); `None` without evictions, and for a radix tree.
     #[must_use]
     pub fn refill_rate(&self) -> Option<f64> {
-        cache::refill_rate(self.counters.refilled_blocks, self.counters.evicted_blocks).ok()
+        let counted = self.refilled_blocks()?;
+        cache::refill_rate(counted, self.counters.evicted_blocks).ok()
+    }
+
+    /// Blocks that were needed again after their eviction; `None` for a radix tree.
+    #[must_use]
+    pub fn refilled_blocks(&self) -> Option<u64> {
+        (!self.radix_tree).then_some(self.counters.refilled_blocks)
     }
 
     /// The largest share of the blocks that was in use.

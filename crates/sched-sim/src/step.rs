@@ -2,7 +2,8 @@
 
 use crate::engine::Skipping;
 use crate::error::{Refusal, Result, SimError};
-use crate::memory::{Order, Preemption};
+use crate::kv_cache::Hit;
+use crate::memory::{Memory, Order, Preemption};
 use crate::policy::Horizon;
 use crate::reference::Plain;
 use crate::replica::Entry;
@@ -162,7 +163,8 @@ impl<'a> Step<'a> {
         on!(self, b => b.memory()).map_or(1, |memory| memory.pool.block_size())
     }
 
-    /// KV blocks that nobody has; `u64::MAX` if there is no bound.
+    /// KV blocks that nobody has, those that only the prefix cache holds included; `u64::MAX` if
+    /// there is no bound.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         on!(self, b => b.free_blocks())
@@ -183,8 +185,38 @@ impl<'a> Step<'a> {
         else {
             return true;
         };
-        let needed = memory.admission(r, tokens, on!(self, b => b.known(position, r)));
+        let needed = self.admission(memory, position, r, tokens);
         needed + memory.watermark <= self.free_blocks()
+    }
+
+    /// Blocks that an admission takes from those that nobody has.
+    fn admission(&self, memory: &Memory, position: usize, r: &Entry, tokens: u64) -> u64 {
+        let hit = on!(self, b => b.found(position));
+        let all = memory.admission(r, hit.tokens + tokens, on!(self, b => b.known(position, r)));
+        all - hit.blocks + hit.idle_blocks
+    }
+
+    /// What the prefix cache has of the [next](Self::next_waiting) request: all that it knows but
+    /// the last token can be found. [`admit`](Self::admit) then takes it, if nothing was evicted in
+    /// between. The prefix counts as used now, even if the request is not admitted. Nothing is found
+    /// where the policy says [so](crate::Policy::prefix_caching), or blocks have no bound.
+    pub fn look_up(&mut self) -> Hit {
+        let next = self.next_waiting().filter(|next| !next.swapped);
+        let Some((next, r)) = next.and_then(|n| Some((n, self.requests.get(n.position)?))) else {
+            return Hit::default();
+        };
+        on!(mut self, b => b.look_up(next.position, r)).unwrap_or_default()
+    }
+
+    /// Evicts cached prefixes until so many blocks are free, if there are as many. Whatever else
+    /// needs blocks evicts by itself, but later: at the end of the decision.
+    pub fn make_free(&mut self, blocks: u64) {
+        on!(mut self, b => b.make_free(blocks));
+    }
+
+    /// Evicts what has to go for the blocks that were taken.
+    pub(crate) fn settle(&mut self) {
+        self.make_free(0);
     }
 
     /// The request of the batch that the server's [order](crate::Order) puts last; the last to
@@ -354,7 +386,8 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Admits the next waiting request and gives it the first `tokens` of its prompt.
+    /// Admits the next waiting request and gives it the first `tokens` of its prompt, after those
+    /// that a [`look_up`](Self::look_up) in this step found.
     ///
     /// # Errors
     ///
@@ -371,10 +404,11 @@ impl<'a> Step<'a> {
         };
         let r = self.request(position)?;
         let known = on!(self, b => b.known(position, r));
-        let left = if on!(self, b => b.swapped(position)) { 0 } else { known };
+        let hit = on!(self, b => b.found(position));
+        let left = if on!(self, b => b.swapped(position)) { 0 } else { known - hit.tokens };
         self.check_tokens(r, tokens, left)?;
         if let Some(memory) = on!(self, b => b.memory()) {
-            let needed = memory.admission(r, tokens, known);
+            let needed = self.admission(memory, position, r, tokens);
             self.check_blocks("an admission", needed)?;
         }
         on!(mut self, b => b.admit(tokens, r));

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Gaps, driven, limits, make, policy, settings, step_time, workload};
+use common::{Gaps, driven, limits, make, policy, settings, shared_workload, step_time, workload};
 use proptest::prelude::*;
 use sched_sim::server::{Job, Over, Server, run_stream};
 use sched_sim::{
@@ -31,6 +31,7 @@ fn run(mut server: Replica<Box<dyn Policy>, Affine>, jobs: impl Iterator<Item = 
     if end == RunEnd::Completed {
         assert_eq!((load.running, load.waiting, load.outstanding_tokens), (0, 0, 0));
         assert_eq!(load.kv_used, 0, "every block is free again");
+        assert!(load.kv_blocks.is_none_or(|blocks| load.kv_cached <= blocks));
     }
     let inside = server.inside();
     let made = over.iter().map(|o| &o.progress).chain(&inside).map(|p| p.output_tokens).collect();
@@ -44,7 +45,7 @@ proptest! {
     /// the order and the clients; nobody is lost, nobody waits for ever, and blocks are conserved.
     #[test]
     fn skipping_equals_the_reference(
-        workload in workload(),
+        workload in prop_oneof![workload(), shared_workload()],
         policy in policy(),
         settings in settings(),
         step_time in step_time(),
@@ -111,7 +112,7 @@ proptest! {
     /// A server that is driven from outside ends as one that had all requests.
     #[test]
     fn driving_from_outside_changes_nothing(
-        workload in workload(),
+        workload in prop_oneof![workload(), shared_workload()],
         policy in policy(),
         settings in settings(),
         peeks in any::<bool>(),
@@ -122,7 +123,8 @@ proptest! {
         let whole = Simulation::new(&workload, make(policy), step_time).settings(settings);
         let whole = whole.run().unwrap();
         let server = Replica::new(make(policy), step_time).settings(settings);
-        prop_assert_eq!(driven(&workload, server, false, peeks)?, whole);
+        let hits = !whole.hit_tokens().is_empty();
+        prop_assert_eq!(driven(&workload, server, hits, peeks)?, whole);
     }
 }
 

@@ -79,6 +79,8 @@ pub struct PolicyRule {
     pub takes_batched_tokens: bool,
     /// Whether it can swap out a decode that it preempts.
     pub may_swap: bool,
+    /// Whether it keeps prefixes that were computed, if the server has KV blocks.
+    pub caches_prefixes: bool,
     /// What makes it; none for vLLM's, which is no policy of a [`Replica`](sched_sim::Replica).
     make: Option<Make>,
 }
@@ -121,6 +123,7 @@ pub const RULES: &[PolicyRule] = &[
         chunk: Some(text("of one request", "单个请求的")),
         takes_batched_tokens: false,
         may_swap: false,
+        caches_prefixes: false,
         make: Some(|seats, chunk, _| boxed(DecodeFirst::new(seats, chunk))),
     },
     PolicyRule {
@@ -139,6 +142,7 @@ pub const RULES: &[PolicyRule] = &[
         chunk: None,
         takes_batched_tokens: true,
         may_swap: true,
+        caches_prefixes: false,
         make: Some(|seats, _, options| {
             let tokens = options.max_num_batched_tokens.unwrap_or(MAX_NUM_BATCHED_TOKENS);
             let policy = PrefillFirst::new(seats, tokens);
@@ -164,6 +168,7 @@ pub const RULES: &[PolicyRule] = &[
         chunk: Some(text("of all with the decodes", "连同 decode 的全部")),
         takes_batched_tokens: false,
         may_swap: true,
+        caches_prefixes: false,
         make: Some(|seats, chunk, options| {
             let policy = Sarathi::new(seats, chunk);
             boxed(policy.and_then(|p| p.with_preemption(options.preemption.unwrap_or_default())))
@@ -188,6 +193,7 @@ pub const RULES: &[PolicyRule] = &[
         chunk: None,
         takes_batched_tokens: false,
         may_swap: false,
+        caches_prefixes: false,
         make: Some(|seats, _, _| boxed(Orca::new(seats))),
     },
     PolicyRule {
@@ -203,6 +209,7 @@ pub const RULES: &[PolicyRule] = &[
         chunk: None,
         takes_batched_tokens: false,
         may_swap: false,
+        caches_prefixes: false,
         make: Some(|seats, _, _| boxed(StaticBatch::new(seats))),
     },
     PolicyRule {
@@ -224,7 +231,12 @@ pub const RULES: &[PolicyRule] = &[
         chunk: Some(text("of all", "全部请求的")),
         takes_batched_tokens: false,
         may_swap: false,
-        make: Some(|seats, chunk, _| boxed(SgLang::new(seats, chunk))),
+        caches_prefixes: true,
+        make: Some(|seats, chunk, options| {
+            let cached = options.enable_prefix_caching != Some(false);
+            let policy = SgLang::new(seats, chunk);
+            boxed(if cached { policy } else { policy.map(SgLang::without_radix_cache) })
+        }),
     },
     PolicyRule {
         name: VLLM_V1,
@@ -245,6 +257,7 @@ pub const RULES: &[PolicyRule] = &[
         chunk: None,
         takes_batched_tokens: false,
         may_swap: false,
+        caches_prefixes: false,
         make: None,
     },
 ];
@@ -264,6 +277,9 @@ pub struct ServerOptions {
     /// What becomes of the KV of a decode that is preempted; for policies that
     /// [`may_swap`] alone.
     pub preemption: Option<Preemption>,
+    /// Whether prefixes that were computed are kept; for policies with a
+    /// [prefix cache](caches_prefixes) alone, which have it on.
+    pub enable_prefix_caching: Option<bool>,
     /// Most requests that wait: who arrives when so many do is refused.
     pub max_waiting: Option<u64>,
     /// Most tokens that those who wait have to prefill, the one who arrives included.
@@ -287,6 +303,7 @@ impl ServerOptions {
         let texts = [
             ("order", self.order.map(|order| order.to_string())),
             ("preemption", self.preemption.map(|p| p.to_string())),
+            ("enable_prefix_caching", self.enable_prefix_caching.map(|on| on.to_string())),
             ("max_waiting", self.max_waiting.map(|n| n.to_string())),
             ("max_waiting_tokens", self.max_waiting_tokens.map(|n| n.to_string())),
             ("token_bucket", self.token_bucket.as_ref().map(ToString::to_string)),
@@ -359,6 +376,12 @@ pub fn in_words(holds: fn(&str) -> bool) -> String {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         _ => names.concat(),
     }
+}
+
+/// Whether a policy keeps prefixes that were computed, if the server has KV blocks.
+#[must_use]
+pub fn caches_prefixes(name: &str) -> bool {
+    PolicyRule::of(name).is_some_and(|rule| rule.caches_prefixes)
 }
 
 /// How long the KV of a token moves one way when its request is swapped, as in `1us/token`.

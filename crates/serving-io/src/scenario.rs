@@ -44,6 +44,7 @@
 //! | `kv_blocks`, `block_size` | KV blocks and the tokens in each; not for `vllm-v1` | no limit, 16 |
 //! | `order` | who is next in the queue: `fcfs`, `sjf` (fewest tokens first) or `priority`; not for `vllm-v1` | `fcfs` |
 //! | `preemption` | `recompute`, or `swap` with `swap_time` (`"1us/token"`, one way); for policies that [may swap](crate::policy::may_swap), with `kv_blocks` | `recompute` |
+//! | `enable_prefix_caching` | whether `sglang` with `kv_blocks` keeps prefixes that were computed (its radix cache) | `true` |
 //! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; for `vllm-v1` a gateway does it | any number |
 //! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; likewise | none |
 //! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; likewise | none |
@@ -91,7 +92,8 @@ use crate::error::{IoError, Result, listed, shown};
 use crate::fitted::FittedStepTime;
 use crate::lengths;
 use crate::policy::{
-    ServerOptions, in_words, may_swap, swap_time, takes_batched_tokens, takes_chunk,
+    ServerOptions, caches_prefixes, in_words, may_swap, swap_time, takes_batched_tokens,
+    takes_chunk,
 };
 use crate::preset;
 use crate::roofline::{self, RooflineSource};
@@ -355,6 +357,7 @@ settings! {
     order: String,
     preemption: String,
     swap_time: String,
+    enable_prefix_caching: bool,
     max_waiting: u64,
     max_waiting_tokens: u64,
     token_bucket: String,
@@ -635,6 +638,7 @@ impl Source<'_> {
             span("order", raw.order.as_ref()),
             span("preemption", raw.preemption.as_ref()),
             span("swap_time", raw.swap_time.as_ref()),
+            span("enable_prefix_caching", raw.enable_prefix_caching.as_ref()),
             span("max_waiting", raw.max_waiting.as_ref()),
             span("max_waiting_tokens", raw.max_waiting_tokens.as_ref()),
             span("token_bucket", raw.token_bucket.as_ref()),
@@ -654,7 +658,12 @@ impl Source<'_> {
                 "preemption" | "swap_time" if !may_swap(policy) => {
                     format!("`{key}` is for {}", in_words(may_swap))
                 }
-                "block_size" | "preemption" | "swap_time" if raw.kv_blocks.is_none() => {
+                "enable_prefix_caching" if !caches_prefixes(policy) => {
+                    format!("`{key}` is for sglang; {VLLM_V1} has it in the table `engine`")
+                }
+                "block_size" | "preemption" | "swap_time" | "enable_prefix_caching"
+                    if raw.kv_blocks.is_none() =>
+                {
                     format!("`{key}` says nothing without `kv_blocks`")
                 }
                 _ => continue,
@@ -675,6 +684,7 @@ impl Source<'_> {
             block_size: self.count(raw.block_size.as_ref(), KvPool::LARGEST_BLOCK)?,
             order,
             preemption: self.preemption(raw.preemption.as_ref(), raw.swap_time.as_ref())?,
+            enable_prefix_caching: raw.enable_prefix_caching.as_ref().map(|on| *on.get_ref()),
             max_waiting: raw.max_waiting.as_ref().map(|n| *n.get_ref()),
             max_waiting_tokens: raw.max_waiting_tokens.as_ref().map(|n| *n.get_ref()),
             token_bucket: self

@@ -190,7 +190,7 @@ fn fault(old: &str, new: &str) -> String {
 #[test]
 fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
-    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `max_num_batched_tokens`, `kv_blocks`, `block_size`, `order`, `preemption`, `swap_time`, `max_waiting`, `max_waiting_tokens`, `token_bucket`, `admission_rule`, `timeout`, `until`, `warm_up`, `cool_down`, `replicas`, `router`, `users`, `think`, `engine`, `step_time`, `slo`, `rate_scale`");
+    assert_snapshot!(fault("chunk = 128", "chunks = 128"), @"s.toml, line 15, `chunks`: unknown field `chunks`, expected one of `policy`, `max_num_seqs`, `chunk`, `max_num_batched_tokens`, `kv_blocks`, `block_size`, `order`, `preemption`, `swap_time`, `enable_prefix_caching`, `max_waiting`, `max_waiting_tokens`, `token_bucket`, `admission_rule`, `timeout`, `until`, `warm_up`, `cool_down`, `replicas`, `router`, `users`, `think`, `engine`, `step_time`, `slo`, `rate_scale`");
     assert_snapshot!(fault("chunk = 128\n", ""), @"s.toml, line 13, `settings`: no `chunk`: give it in [settings] or in each variant");
     assert_snapshot!(fault("chunk = 128", "chunk = 0"), @"s.toml, line 15, `chunk`: found 0, expected 1 to 4294967295");
     assert_snapshot!(fault("chunk = 128", "chunk = \"128\""), @r#"s.toml, line 15, `chunk`: invalid type: string "128", expected a whole number of at least 0"#);
@@ -244,6 +244,8 @@ fn faults_of_a_scenario_name_line_and_key() {
             "`timeout` is for an open loop: `users` wait for their answers",
         ),
         ("think = \"5s\"", "`think` is for `users`"),
+        ("enable_prefix_caching = false", "is for sglang; vllm-v1 has it in the table `engine`"),
+        ("policy = \"sglang\"\nenable_prefix_caching = true", "nothing without `kv_blocks`"),
     ] {
         let error = fault("chunk = 128", &format!("chunk = 128\n{keys}"));
         assert!(error.contains(said), "{error}");

@@ -63,7 +63,7 @@ fn a_summary_alone_gets_its_verdict() {
         let file = read_path(&samples.join(name), &Options::default()).unwrap();
         let run = file.runs.first().unwrap();
         assert!(!run.has_requests(), "{name}");
-        let facts = facts(run, &RequestTable::of(&run.timelines), &SloSet::none());
+        let facts = facts(run, &RequestTable::of(&run.timelines), &SloSet::none(), None);
         let near = |found: Option<f64>, printed: f64| {
             found.is_some_and(|x| (x - printed).abs() < 0.005 * printed)
         };

@@ -526,17 +526,21 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
             cache.counters.oom_refusals
         ),
     )?;
-    // Only vLLM's blocks have names, and can be found again.
-    if run.config.is_some() {
+    // Elsewhere blocks are counted only, and nothing is found again.
+    let rest = match run.config {
+        Some(_) => Some(format!("refill rate {}", share(cache.refill_rate()))),
+        None if cache.radix_tree => Some(format!("{} cached at the end", cache.cached_blocks)),
+        None => None,
+    };
+    if let Some(rest) = rest {
         line(
             text,
             "",
             &format!(
-                "prefix hit rate {} of {} tokens; {} blocks evicted, refill rate {}",
+                "prefix hit rate {} of {} tokens; {} blocks evicted, {rest}",
                 share(cache.hit_rate()),
                 cache.counters.queried_tokens,
                 cache.counters.evicted_blocks,
-                share(cache.refill_rate())
             ),
         )?;
     }
@@ -949,7 +953,8 @@ fn kv_json(s: &RunStatistics, kv: &KvStatistics) -> Value {
         "hit_tokens": kv.counters.hit_tokens,
         "registered_blocks": kv.counters.registered_blocks,
         "evicted_blocks": kv.counters.evicted_blocks,
-        "refilled_blocks": kv.counters.refilled_blocks,
+        "cached_blocks": kv.cached_blocks,
+        "refilled_blocks": kv.refilled_blocks(),
         "refill_rate": kv.refill_rate(),
         "oom_refusals": kv.counters.oom_refusals,
         "oom_rate": s.oom_rate(),

@@ -262,6 +262,10 @@ struct Itl {
 }
 
 impl Observer for Itl {
+    fn is_watching(&self) -> bool {
+        false
+    }
+
     fn gaps(&mut self, runs: &[GapRun]) {
         for run in runs {
             for j in 0..run.steps {

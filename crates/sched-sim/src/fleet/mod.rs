@@ -370,6 +370,7 @@ impl<S: Server> Server for Fleet<S> {
             sum.running += load.running;
             sum.outstanding_tokens += load.outstanding_tokens;
             sum.kv_used += load.kv_used;
+            sum.kv_cached += load.kv_cached;
             sum.kv_blocks = sum.kv_blocks.into_iter().chain(load.kv_blocks).reduce(|a, b| a + b);
         }
         sum

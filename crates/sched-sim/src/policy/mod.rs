@@ -85,6 +85,12 @@ pub trait Policy {
         Preemption::Recompute
     }
 
+    /// Whether the server keeps what it has computed in a radix tree, if it has KV blocks, so that
+    /// [`Step::look_up`] finds prefixes; by default not.
+    fn prefix_caching(&self) -> bool {
+        false
+    }
+
     /// Takes note of steps that have run: so many, each with this work or as it ages. A policy
     /// that remembers something of its past changes it here, never in [`fill`](Self::fill), which
     /// may be asked again.
@@ -141,6 +147,10 @@ macro_rules! behind {
 
             fn preemption(&self) -> Preemption {
                 (**self).preemption()
+            }
+
+            fn prefix_caching(&self) -> bool {
+                (**self).prefix_caching()
             }
 
             fn ran(&mut self, work: &StepWork, steps: u64) {

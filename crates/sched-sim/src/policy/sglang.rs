@@ -11,19 +11,25 @@
 //!
 //! - A prompt longer than what is left of `chunk` is cut to it, in whole pages; it goes on first in
 //!   the next prefill batch, and one at a time is in progress.
-//! - A request is admitted if its prompt, its answer up to 4096 tokens and one page are fewer tokens
-//!   than are free, less what the running requests are expected to make: their answers' rest, up
-//!   to 4096 tokens each, times the *new-token ratio*. The first that does not fit ends the pass,
-//!   and no other pass is tried until a request has left the batch.
+//! - A request is admitted if what it has to prefill, its answer up to 4096 tokens and one page are
+//!   fewer tokens than are free or evictable, less what the running requests are expected to make:
+//!   their answers' rest, up to 4096 tokens each, times the *new-token ratio*. The first that does
+//!   not fit ends the pass, and no other pass is tried until a request has left the batch.
+//! - With KV blocks, a *radix cache* keeps what was computed: a prompt chunk by chunk, an answer
+//!   when it ends. A request has to prefill what follows its longest cached prefix, in whole pages
+//!   and without its last token. A prefix that a running request has is locked; what nobody has
+//!   locked goes when blocks are needed, the least recently used leaf of the tree first.
 //! - The ratio starts at 0.7, falls in each decode step by 1/600 of its range down to 0.098, rises
 //!   after a retraction to the share of their answers that those who stay have made (20 tokens each
 //!   in advance), and starts anew when the server is empty.
 //! - Out of memory, whoever has the fewest tokens of its answer, then the longest prompt, is
 //!   retracted until the rest fits; one always stays, and if it does not fit beside the prompt in
-//!   progress, that one is retracted as well.
+//!   progress, that one is retracted as well. Its prompt stays cached, its answer is lost. Each
+//!   time 20 tokens are made free for each of those who stay.
 //!
-//! Not modelled: the radix cache, mixed chunks, priorities that preempt, and overlap scheduling (a
-//! step is decided when the one before it has ended). A page is a KV block of the server.
+//! Not modelled: mixed chunks, priorities that preempt, overlap scheduling (a step is decided when
+//! the one before it has ended), the queue by longest prefix, and the page for each request that an
+//! allocation evicts in excess where pages have several tokens. A page is a KV block of the server.
 
 use crate::error::{Result, SimError};
 use crate::memory::Reserve;
@@ -60,6 +66,8 @@ pub struct SgLang {
     chunk: u64,
     max_prefill_tokens: u64,
     first: f64,
+    /// Whether there is a radix cache.
+    radix: bool,
     /// The ratio after the last event, and the decode steps since.
     ratio: f64,
     decays: u64,
@@ -85,6 +93,7 @@ impl SgLang {
             chunk: limit("chunk", chunk)?,
             max_prefill_tokens: Self::MAX_PREFILL_TOKENS,
             first: INIT_RATIO,
+            radix: true,
             ratio: INIT_RATIO,
             decays: 0,
             full: false,
@@ -106,6 +115,13 @@ impl SgLang {
         self.first = (INIT_RATIO * value).min(1.0);
         self.ratio = self.first;
         Ok(self)
+    }
+
+    /// The same without a radix cache (`disable_radix_cache`): every prompt is computed in full.
+    #[must_use]
+    pub fn without_radix_cache(mut self) -> Self {
+        self.radix = false;
+        self
     }
 
     /// The share of the rest of their answers that running requests are expected to make.
@@ -148,13 +164,21 @@ impl SgLang {
             && let Some(next) = step.next_waiting()
             && !next.swapped
         {
+            if self.max_num_seqs <= step.running() {
+                self.full = true;
+                break;
+            }
+            let hit = step.look_up();
+            // What it locks cannot be evicted for others.
+            room = room.saturating_sub(hit.idle_blocks.saturating_mul(page));
+            let left = next.known_tokens - hit.tokens;
             let answer = next.output_left().min(CLIP);
-            let needed = next.known_tokens.saturating_add(answer).saturating_add(page);
-            let cut = chunk < next.known_tokens;
-            let tokens = if cut { whole_pages(chunk) } else { next.known_tokens };
+            let needed = left.saturating_add(answer).saturating_add(page);
+            let cut = chunk < left;
+            let tokens = if cut { whole_pages(chunk) } else { left };
             // Whoever is alone has all the memory there is.
             let refused = step.running() > 0 && room <= needed;
-            if self.max_num_seqs <= step.running() || refused || !step.next_fits(tokens) {
+            if refused || !step.next_fits(tokens) {
                 self.full = true;
                 break;
             }
@@ -205,11 +229,15 @@ impl SgLang {
         }
         decodes.sort_unstable();
         let mut victims = decodes.iter();
+        // What is cached goes before anybody, and before the prompt of whoever goes.
+        step.make_free(step.decode_blocks());
         while step.free_blocks() < step.decode_blocks()
             && 1 < victims.len()
             && let Some(&(_, _, _, victim, _)) = victims.next()
         {
             step.retract(victim)?;
+            let ahead = (AHEAD * victims.len() as u64).div_ceil(step.block_size());
+            step.make_free(ahead.max(step.decode_blocks()));
         }
         if step.free_blocks() < step.decode_blocks()
             && let Some((last, _)) = in_progress(step)
@@ -240,6 +268,10 @@ impl Policy for SgLang {
 
     fn reserve(&self) -> Reserve {
         Reserve::Chunk
+    }
+
+    fn prefix_caching(&self) -> bool {
+        self.radix
     }
 
     fn ran(&mut self, work: &StepWork, steps: u64) {

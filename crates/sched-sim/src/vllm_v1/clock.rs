@@ -840,6 +840,7 @@ impl<T: StepTime> Server for VllmReplica<T> {
             running: self.scheduler.num_running() as u64,
             outstanding_tokens,
             kv_used: self.scheduler.kv_cache().books().used,
+            kv_cached: self.scheduler.kv_cache().books().cached,
             kv_blocks: Some(self.kv.blocks),
         }
     }
@@ -857,8 +858,9 @@ impl<T: StepTime> Server for VllmReplica<T> {
 
     fn statistics(&self) -> RunStatistics {
         let mut statistics = self.clock.totals(self.in_batch, &self.inside());
-        statistics.kv =
-            Some(KvStatistics { counters: self.scheduler.kv_cache().counters(), ..self.kv });
+        let cache = self.scheduler.kv_cache();
+        let (counters, cached_blocks) = (cache.counters(), cache.books().cached);
+        statistics.kv = Some(KvStatistics { counters, cached_blocks, ..self.kv });
         statistics
     }
 }

@@ -11,9 +11,9 @@ use sched_sim::server::{Books, Job, Over, Server, run_stream};
 use sched_sim::{
     AdmissionRule, Affine, BatchHistory, Coefficients, DecodeFirst, GapRun, Horizon,
     InterTokenLatency, KvPool, KvTransfer, Observer, Orca, Order, Policy, Preemption, PrefillFirst,
-    Replica, Result, RunEnd, RunLimits, RunResult, RunStatistics, Sarathi, ServerSettings, SgLang,
-    Simulation, Stage, StaticBatch, Step, StepTime, Stretch, Ticks, TokenBucket, Workload,
-    WorkloadRequest,
+    PromptContent, Replica, Result, RunEnd, RunLimits, RunResult, RunStatistics, Sarathi,
+    ServerSettings, SgLang, Simulation, Stage, StaticBatch, Step, StepTime, Stretch, Ticks,
+    TokenBucket, Workload, WorkloadRequest,
 };
 
 /// Arrivals in bursts, with ties, short gaps and long idle ones; prompts and answers tiny or long.
@@ -33,6 +33,35 @@ pub fn workload() -> impl Strategy<Value = Workload> {
             WorkloadRequest::new(i as u64, Ticks::from_nanoseconds(now), input, output)
         });
         Workload::new(requests.collect()).unwrap()
+    })
+}
+
+/// The same requests with tokens that others have as well: each begins with one of a few system
+/// prompts, or with the prompt and the answer of one before it.
+pub fn shared_workload() -> impl Strategy<Value = Workload> {
+    let choice = (0_u64..6, prop_oneof![0_u64..40, 40_u64..2000], any::<bool>());
+    (workload(), prop::collection::vec(choice, 40)).prop_map(|(workload, choices)| {
+        let mut requests = workload.requests().to_vec();
+        let mut conversations: Vec<Vec<(u64, u64)>> = Vec::new();
+        for ((i, r), &(which, tokens, turn)) in requests.iter_mut().enumerate().zip(&choices) {
+            let before = i.checked_sub(1 + usize::try_from(which).unwrap());
+            let begins = match before.and_then(|before| conversations.get(before)) {
+                Some(conversation) if turn => conversation.clone(),
+                _ => vec![(which % 3, tokens)],
+            };
+            let (mut left, mut prompt) = (r.input_tokens, Vec::new());
+            for (segment, tokens) in begins {
+                prompt.push((segment, tokens.min(left)));
+                left -= tokens.min(left);
+            }
+            prompt.push((100 + i as u64, left));
+            let mut content = PromptContent::new(prompt.clone());
+            content.answer = Some(1000 + i as u64);
+            r.content = Some(Box::new(content));
+            prompt.push((1000 + i as u64, r.output_tokens));
+            conversations.push(prompt);
+        }
+        Workload::new(requests).unwrap()
     })
 }
 
@@ -463,7 +492,7 @@ impl Policy for Moody {
 pub fn policy() -> impl Strategy<Value = (usize, u64, u64)> {
     let seqs = prop_oneof![3 => 1_u64..6, 2 => 6_u64..64];
     let tokens = prop_oneof![1 => 1_u64..4, 3 => 4_u64..300, 2 => 300_u64..30_000];
-    (0_usize..8, seqs, tokens)
+    (0_usize..9, seqs, tokens)
 }
 
 /// KV of a token moves for a microsecond.
@@ -479,6 +508,7 @@ pub fn make((kind, seqs, tokens): (usize, u64, u64)) -> Box<dyn Policy> {
         4 => Box::new(StaticBatch::new(seqs).unwrap()),
         6 => Box::new(PrefillFirst::new(seqs, tokens).unwrap().with_preemption(SWAP).unwrap()),
         7 => Box::new(Sarathi::new(seqs, tokens).unwrap().with_preemption(SWAP).unwrap()),
+        8 => Box::new(SgLang::new(seqs, tokens).unwrap().without_radix_cache()),
         _ => Box::new(SgLang::new(seqs, tokens).unwrap()),
     }
 }
