@@ -1231,12 +1231,15 @@ fn report_of(
         method: arguments.objectives.method(),
         confidence: arguments.objectives.confidence()?,
     };
-    // Gaps are counted over the whole run.
-    if !setting.cuts.are_none() {
-        return Ok(Some(Report::measured(&input, &setting.cuts)?));
-    }
     let settings = Settings::from(&input);
-    Ok(Some(Report::of_table(table, &settings)?.with_itl(gaps, &settings)))
+    let report = if setting.cuts.are_none() {
+        Report::of_table(table, &settings)?
+    } else {
+        Report::measured(&input, &setting.cuts)?
+    };
+    // Gaps are counted over the whole run.
+    let whole = report.measured.is_none();
+    Ok(Some(if whole { report.with_itl(gaps, &settings) } else { report }))
 }
 
 /// The time that rates are over. A run whose steps cost nothing takes no time, and has no rates.
