@@ -132,10 +132,12 @@ fn skipping_equals_the_reference_with_shared_prefixes() {
                 prompts += r.input_tokens - hits[i];
             }
             let detail = skipping.details().iter().find(|d| d.position == i);
+            let mut computed = record.prompt_done();
             for stall in detail.map(|d| d.stalls.as_slice()).unwrap_or_default() {
-                // The last token of a decode has no KV yet.
-                let decoded = record.prompt_done().is_some_and(|done| done <= stall.from);
+                // The last token of a decode has no KV yet; a prompt in progress may go again.
+                let decoded = computed.is_some_and(|done| done <= stall.from);
                 prompts += stall.recomputed_tokens() + u64::from(decoded);
+                computed = stall.recomputed;
                 exact &= stall.hit_tokens <= stall.lost_tokens;
             }
         }
