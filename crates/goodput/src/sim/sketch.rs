@@ -122,11 +122,7 @@ pub fn simulate(
     for progress in server.inside() {
         counted.push(&progress, Outcome::CutOff);
     }
-    let error = drawn.error.take().or(counted.error.take());
-    if let Some(error) = error.or(itl.error.map(anyhow::Error::from)) {
-        return Err(error);
-    }
-    counted.tally.merge(&itl.tally)?;
+    counted.take(itl, drawn.error.take())?;
     let statistics = server.statistics();
 
     if let Some((id, why)) = counted.refused {
@@ -278,6 +274,15 @@ impl Observer for Itl {
 }
 
 impl Counted {
+    /// Adds the gaps between tokens, if nothing went wrong anywhere.
+    fn take(&mut self, itl: Itl, drawing: Option<anyhow::Error>) -> Result<()> {
+        let error = drawing.or(self.error.take());
+        if let Some(error) = error.or(itl.error.map(anyhow::Error::from)) {
+            return Err(error);
+        }
+        Ok(self.tally.merge(&itl.tally)?)
+    }
+
     fn push(&mut self, progress: &sched_sim::server::Progress, outcome: Outcome) {
         self.moved.count(progress.transfer.as_deref().copied());
         let pushed = progress.timeline(outcome).and_then(|t| self.tally.push(&t));

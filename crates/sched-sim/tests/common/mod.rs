@@ -169,7 +169,7 @@ impl Gaps {
         prop_assert!(s.requests == 0 || tokens.len() as u64 <= s.requests);
         prop_assert_eq!(self.counted.n(), n);
         prop_assert_eq!(self.counted.total().attoseconds(), each.iter().sum::<u128>());
-        prop_assert_eq!(self.counted.max().map(|t| t.attoseconds()), each.last().copied());
+        prop_assert_eq!(self.counted.max().map(Ticks::attoseconds), each.last().copied());
         let places: Vec<u64> = (0..=10).map(|i| i * n.saturating_sub(1) / 10).collect();
         let found = self.counted.in_order(&places);
         for (place, gap) in places.iter().zip(found).take(if n == 0 { 0 } else { 11 }) {
