@@ -52,7 +52,8 @@ impl Tail {
             let ratio = if 0.0 < before { total / before } else { 0.0 };
             same = if f64::abs(ratio - factor) <= 2.5e-16 { same + 1 } else { 0 };
             factor = ratio;
-            if 40 <= same && ratio < 1.0 {
+            // Before anything can be gone the ratio is 1 but for rounding, which is no factor.
+            if 40 <= same && ratio < 1.0 - 1e-12 {
                 // One step's ratio has its rounding; the mean of many has less.
                 let k = left.len() - 1;
                 let mean = ((left[k] / left[k - 32]).ln() / 32.0).exp();

@@ -78,6 +78,15 @@ proptest! {
         close(response.w_cdf(t).unwrap(), p, 1e-11)?;
     }
 
+    /// Where an arrival finds a long queue, nobody is gone for the first forty jumps: the mean was
+    /// infinite.
+    #[test]
+    fn a_queue_that_nobody_leaves_at_first_has_a_mean(more in 0..8_u64) {
+        let rates = [2.030_488_794_698_048_8, 0.214_195_319_264_240_01];
+        let shared = LpsStateDependent::new(5.774_032_438_599_758, &rates, Some(15 + more)).unwrap();
+        close(shared.response().unwrap().mean(), shared.w(), 1e-11)?;
+    }
+
     /// Endless slots are processor sharing, whose variance is known.
     #[test]
     fn many_slots_are_processor_sharing(rho in 0.05..0.6_f64) {
