@@ -473,7 +473,7 @@ impl Skipping {
         let p = self.paged.as_ref()?;
         let all = self.all_decode;
         let grown = |n| if all { p.growth(self.decode_clock, n) } else { p.asked };
-        Some([1, steps].map(|n| p.used + grown(n)))
+        Some([1, steps].map(|n| p.used() + grown(n)))
     }
 
     pub fn free_blocks(&self) -> u64 {

@@ -5,7 +5,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{limits, served, shared_workload, step_time};
+use common::{BlockLog, Gaps, limits, served, shared_workload, step_time, tokens_of};
 use proptest::prelude::*;
 use sched_sim::server::{Job, Server};
 use sched_sim::{
@@ -102,11 +102,15 @@ fn skipping_equals_the_reference_with_shared_prefixes() {
     let seen = std::cell::Cell::new([0; 4]);
     proptest!(config, |((workload, policy, settings, step_time, limits) in inputs)| {
         let run = || Simulation::new(&workload, policy, step_time).settings(settings).limits(limits);
-        let mut histories = [BatchHistory::new(), BatchHistory::new()];
-        let skipping = run().run_observed(&mut histories[0]).unwrap();
-        let plain = run().run_reference_observed(&mut histories[1]).unwrap();
+        let (mut fast_watch, mut plain_watch) = Default::default();
+        let skipping = run().run_observed(&mut fast_watch).unwrap();
+        let plain = run().run_reference_observed(&mut plain_watch).unwrap();
         prop_assert_eq!(&skipping, &plain);
-        prop_assert_eq!(&histories[0], &histories[1]);
+        let (fast_history, (fast_blocks, fast_gaps)): (BatchHistory, (BlockLog, Gaps)) = fast_watch;
+        let (plain_history, (plain_blocks, plain_gaps)): (BatchHistory, (BlockLog, Gaps)) = plain_watch;
+        prop_assert_eq!(&fast_history, &plain_history);
+        prop_assert!(fast_blocks.agrees_with(&plain_blocks));
+        fast_gaps.check(&plain_gaps, skipping.statistics(), &tokens_of(&skipping))?;
         let (s, hits) = (skipping.statistics(), skipping.hit_tokens());
         prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
         let kv = s.kv.unwrap();
