@@ -993,8 +993,7 @@ impl Skipping {
                 let before = if fresh || apart { own } else { Some(self.beat) };
                 self.gaps.extend(before.map(|t| GapRun::between(t, first_end, 1)));
                 if 1 < stretch.steps {
-                    let Stretch { start, time, steps, .. } = stretch;
-                    self.gaps.push(GapRun::of_steps(*start, time, 1, *steps, 1));
+                    self.gaps.push(GapRun::of_steps(&stretch.time, 1, stretch.steps, 1));
                 }
                 r.token_at = Some(stretch.end);
                 if !apart {
@@ -1011,7 +1010,7 @@ impl Skipping {
         let alone = self.fresh.len() + self.apart.len();
         let together = self.decoding - alone as u64;
         if alone == 0 && self.beat == *start {
-            self.gaps.push(GapRun::of_steps(*start, time, 0, *steps, together));
+            self.gaps.push(GapRun::of_steps(time, 0, *steps, together));
         } else {
             if 0 < together {
                 self.gaps.push(GapRun::between(self.beat, first_end, together));
@@ -1021,7 +1020,7 @@ impl Skipping {
                 self.gaps.extend(before.map(|t| GapRun::between(t, first_end, 1)));
             }
             if 1 < *steps {
-                self.gaps.push(GapRun::of_steps(*start, time, 1, *steps, self.decoding));
+                self.gaps.push(GapRun::of_steps(time, 1, *steps, self.decoding));
             }
         }
         self.beat = stretch.end;

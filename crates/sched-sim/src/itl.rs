@@ -13,13 +13,11 @@ use crate::time::Ticks;
 
 /// Gaps between two tokens of the same answer, of as many answers in each of some steps in a row.
 ///
-/// Gap j of an answer (from 0) took `first + j · growth` attoseconds, and ended when step j did.
+/// Gap j of an answer (from 0) took `first + j · growth` attoseconds.
 /// The first may have begun long before its step, as the gap of an answer that had to wait did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GapRun {
-    /// When the first gap ended.
-    pub end: Ticks,
     /// How long the first gap was.
     pub first: Ticks,
     /// By how many attoseconds each gap is longer than the one before it.
@@ -33,20 +31,13 @@ pub struct GapRun {
 impl GapRun {
     /// One gap, from the token before to the token at its end, of so many answers.
     pub(crate) fn between(before: Ticks, end: Ticks, requests: u64) -> Self {
-        Self { end, first: Ticks(end.0.saturating_sub(before.0)), growth: 0, steps: 1, requests }
+        Self { first: Ticks(end.0.saturating_sub(before.0)), growth: 0, steps: 1, requests }
     }
 
     /// The gaps of all steps of a stretch but the first `skipped`, of so many answers.
-    pub(crate) fn of_steps(
-        start: Ticks,
-        time: &StretchTime,
-        skipped: u64,
-        steps: u64,
-        requests: u64,
-    ) -> Self {
-        let end = start.after(time.total(skipped + 1));
+    pub(crate) fn of_steps(time: &StretchTime, skipped: u64, steps: u64, requests: u64) -> Self {
         let (first, growth) = (time.step(skipped), time.growth);
-        Self { end, first, growth, steps: steps - skipped, requests }
+        Self { first, growth, steps: steps - skipped, requests }
     }
 
     /// How long all of them are together, for one answer.
@@ -85,7 +76,26 @@ impl GapRun {
         let more = room / self.growth.unsigned_abs();
         u64::try_from(more).map_or(left, |more| left.min(more.saturating_add(1)))
     }
+
+    /// Its gaps in pieces, each of those in a row that are in the same cell: `cell` tells of a length
+    /// which one it is in, and the least and the greatest length of that.
+    fn pieces(self, cell: impl Fn(u128) -> Cell) -> impl Iterator<Item = (usize, Self)> {
+        let mut j = 0;
+        std::iter::from_fn(move || {
+            if self.steps <= j {
+                return None;
+            }
+            let first = self.length(j);
+            let Cell(which, low, high) = cell(first);
+            let steps = self.alike(j, (low, high));
+            j += steps;
+            Some((which, Self { first: Ticks(first), steps, ..self }))
+        })
+    }
 }
+
+/// Lengths that are told apart from others: which they are, the least and the greatest.
+struct Cell(usize, u128, u128);
 
 /// Leading bits of a length that tell buckets apart: 128 of them between a length and its double.
 const BITS: u32 = 7;
@@ -104,6 +114,13 @@ const fn bounds(bucket: usize) -> (u128, u128) {
     let shift = (bucket >> BITS).saturating_sub(1);
     let leading = (bucket - (shift << BITS)) as u128;
     (leading << shift, (leading << shift) + ((1 << shift) - 1))
+}
+
+/// The bucket of a length as a cell.
+fn cell(value: u128) -> Cell {
+    let at = bucket(value);
+    let (low, high) = bounds(at);
+    Cell(at, low, high)
 }
 
 /// All gaps of a run, from which every percentile is exact: an [`Observer`] to run with.
@@ -173,15 +190,11 @@ impl InterTokenLatency {
         if run.steps == 0 || run.requests == 0 {
             return;
         }
-        let mut j = 0;
-        while j < run.steps {
-            let at = bucket(run.length(j));
-            let alike = run.alike(j, bounds(at));
+        for (at, piece) in run.pieces(cell) {
             if self.counts.len() <= at {
                 self.counts.resize(at + 1, 0);
             }
-            self.counts[at] += alike * run.requests;
-            j += alike;
+            self.counts[at] += piece.steps * run.requests;
         }
         self.n += run.steps * run.requests;
         self.total = self.total.wrapping_add(run.total().wrapping_mul(run.requests.into()));
@@ -251,21 +264,15 @@ impl InterTokenLatency {
         let mut pieces = vec![Vec::new(); wanted.len()];
         for kept in &self.runs {
             let run = GapRun {
-                end: Ticks::ZERO,
                 first: Ticks(kept.first),
                 growth: kept.growth.into(),
                 steps: kept.steps.into(),
                 requests: kept.requests.into(),
             };
-            let mut j = 0;
-            while j < run.steps {
-                let first = run.length(j);
-                let bucket = bucket(first);
-                let steps = run.alike(j, bounds(bucket));
+            for (bucket, piece) in run.pieces(cell) {
                 if let Ok(which) = wanted.binary_search(&bucket) {
-                    pieces[which].push(GapRun { first: Ticks(first), steps, ..run });
+                    pieces[which].push(piece);
                 }
-                j += steps;
             }
         }
         pieces
@@ -281,41 +288,24 @@ fn select(runs: &[GapRun], low: u128, bits: u32, mut place: u64) -> u128 {
         return low;
     }
     let rest = bits.saturating_sub(DIGIT);
-    let bounds = |digit: usize| {
-        let low = low + ((digit as u128) << rest);
-        (low, low + ((1 << rest) - 1))
-    };
+    let low_of = |digit: usize| low + ((digit as u128) << rest);
     #[allow(clippy::cast_possible_truncation, reason = "below 2^DIGIT")]
-    let digit = |value: u128| ((value - low) >> rest) as usize;
+    let digit = |value: u128| {
+        let digit = ((value - low) >> rest) as usize;
+        Cell(digit, low_of(digit), low_of(digit) + ((1 << rest) - 1))
+    };
     let mut counts = [0; 1 << DIGIT];
-    for run in runs {
-        let mut j = 0;
-        while j < run.steps {
-            let at = digit(run.length(j));
-            let alike = run.alike(j, bounds(at));
-            counts[at] += alike * run.requests;
-            j += alike;
-        }
+    for (at, piece) in runs.iter().flat_map(|run| run.pieces(digit)) {
+        counts[at] += piece.steps * piece.requests;
     }
     let mut wanted = 0;
     while wanted + 1 < counts.len() && counts[wanted] <= place {
         place -= counts[wanted];
         wanted += 1;
     }
-    let mut same = Vec::new();
-    for run in runs {
-        let mut j = 0;
-        while j < run.steps {
-            let first = run.length(j);
-            let at = digit(first);
-            let steps = run.alike(j, bounds(at));
-            if at == wanted {
-                same.push(GapRun { first: Ticks(first), steps, ..*run });
-            }
-            j += steps;
-        }
-    }
-    select(&same, bounds(wanted).0, rest, place)
+    let pieces = runs.iter().flat_map(|run| run.pieces(digit));
+    let same: Vec<GapRun> = pieces.filter(|p| p.0 == wanted).map(|p| p.1).collect();
+    select(&same, low_of(wanted), rest, place)
 }
 
 /// Bits that one round of [`select`] tells apart.
@@ -356,7 +346,7 @@ mod tests {
     use super::*;
 
     fn run(first: u128, growth: i128, steps: u64, requests: u64) -> GapRun {
-        GapRun { end: Ticks::ZERO, first: Ticks(first), growth, steps, requests }
+        GapRun { first: Ticks(first), growth, steps, requests }
     }
 
     fn of(runs: &[GapRun]) -> InterTokenLatency {

@@ -645,7 +645,6 @@ impl<T: StepTime> VllmReplica<T> {
             return Ok(false);
         }
         let after = before + taken.blocks;
-        let beat = self.beat;
         // With a step in flight, that one lands and the last of the new ones is in flight instead.
         let landed = self.in_flight.pop_front();
         if let Some(flight) = &landed {
@@ -683,8 +682,8 @@ impl<T: StepTime> VllmReplica<T> {
         let update = std::mem::take(&mut self.scheduler.update);
         self.gaps.clear();
         let all = quiet.decodes;
-        if landed.is_none() && update.before.is_empty() && beat == start {
-            self.gaps.push(GapRun::of_steps(start, &time, 0, new, all));
+        if landed.is_none() && update.before.is_empty() && self.beat == start {
+            self.gaps.push(GapRun::of_steps(&time, 0, new, all));
         } else {
             let (first_end, seen) = match &landed {
                 Some(flight) => (flight.end, 0),
@@ -692,7 +691,7 @@ impl<T: StepTime> VllmReplica<T> {
             };
             self.note_gaps(first_end, &update);
             if seen < new {
-                self.gaps.push(GapRun::of_steps(start, &time, seen, new, all));
+                self.gaps.push(GapRun::of_steps(&time, seen, new, all));
             }
         }
         observer.gaps(&self.gaps);
