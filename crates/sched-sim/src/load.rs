@@ -9,12 +9,13 @@
 use crate::error::Result;
 use crate::memory::ServerSettings;
 use crate::policy::Policy;
-use crate::server::{Job, Server, run_stream};
-use crate::simulation::{RequestRecord, Simulation};
+use crate::replica::Replica;
+use crate::server::{Job, Server};
+use crate::simulation::RequestRecord;
 use crate::step_time::{MeanWork, StepTime};
 use crate::time::Ticks;
-use crate::vllm_v1::{VllmConfig, VllmV1Run};
-use crate::workload::{Workload, WorkloadRequest};
+use crate::vllm_v1::{VllmConfig, VllmReplica};
+use crate::workload::Workload;
 
 /// Load above which queues are long and small errors of a step time become large ones of a wait.
 pub const NEAR_SATURATION: f64 = 0.9;
@@ -129,13 +130,11 @@ impl OfferedLoad {
         config: &VllmConfig,
         step_time: T,
     ) -> Result<Self> {
-        let at_once = all_at_once(workload)?;
-        let vllm = VllmV1Run::new(config.clone());
-        let result = Simulation::vllm_v1(&at_once, vllm, step_time).run()?;
+        let server = VllmReplica::new(config.clone(), step_time)?;
         Ok(Self {
             arrival_rate: arrival_rate(workload),
             saturated_demand_s: None,
-            saturated_rate: rate_while_waiting(result.records()),
+            saturated_rate: rate_while_waiting(server, jobs(workload))?,
         })
     }
 
@@ -146,20 +145,14 @@ impl OfferedLoad {
     /// # Errors
     ///
     /// As [`Simulation::run`].
-    pub fn of_decode_pool(workload: &Workload, mut server: impl Server) -> Result<Self> {
+    pub fn of_decode_pool(workload: &Workload, server: impl Server) -> Result<Self> {
         let longer = workload.requests().iter().filter(|r| 1 < r.output_tokens);
         let coming = Workload::new(longer.cloned().collect())?;
-        let jobs = coming.requests().iter().enumerate().map(|(position, r)| Job {
-            arrival: Ticks::ZERO,
-            made_tokens: 1,
-            ..Job::of(position, r)
-        });
-        let mut records = Vec::new();
-        run_stream(&mut server, jobs, &mut (), |over| records.push(over.progress.record))?;
+        let jobs = jobs(&coming).map(|job| Job { made_tokens: 1, ..job });
         Ok(Self {
             arrival_rate: arrival_rate(&coming),
             saturated_demand_s: None,
-            saturated_rate: rate_while_waiting(&records),
+            saturated_rate: rate_while_waiting(server, jobs)?,
         })
     }
 
@@ -253,22 +246,53 @@ fn rate_at_once<P: Policy, T: StepTime>(
     settings: ServerSettings,
     step_time: T,
 ) -> Result<Option<f64>> {
-    let at_once = all_at_once(workload)?;
-    let result = Simulation::new(&at_once, policy, step_time).settings(settings).run()?;
-    Ok(rate_while_waiting(result.records()))
+    rate_while_waiting(Replica::new(policy, step_time).settings(settings), jobs(workload))
 }
 
-fn all_at_once(workload: &Workload) -> Result<Workload> {
-    let at_once =
-        workload.requests().iter().map(|r| WorkloadRequest { arrival: Ticks::ZERO, ..r.clone() });
-    Workload::new(at_once.collect())
+/// The requests of a workload.
+fn jobs(workload: &Workload) -> impl Iterator<Item = Job> {
+    workload.requests().iter().enumerate().map(|(position, r)| Job::of(position, r))
 }
 
-/// Requests per second completed until the last one was scheduled.
-fn rate_while_waiting(records: &[RequestRecord]) -> Option<f64> {
-    let until = records.iter().filter_map(RequestRecord::scheduled).max();
-    let until = until.filter(|&t| t != Ticks::ZERO)?;
-    let done = records.iter().filter(|r| r.last_token().is_some_and(|t| t <= until));
-    let done = done.count();
-    if done == 0 { None } else { Some(done as f64 / until.seconds()) }
+/// So many requests end before the run is looked at again, which keeps them in the cache.
+const LOOK_AFTER: usize = 256;
+
+/// Requests per second that an idle server completes until the last of these is scheduled, if all
+/// come at once. The run ends when nobody waits any more, and remembers an instant a request.
+fn rate_while_waiting(
+    mut server: impl Server,
+    jobs: impl Iterator<Item = Job>,
+) -> Result<Option<f64>> {
+    for job in jobs {
+        server.submit(Job { arrival: Ticks::ZERO, ..job })?;
+    }
+    let (mut last_scheduled, mut ends, mut over) = (Ticks::ZERO, Vec::new(), Vec::new());
+    let mut keep = |record: &RequestRecord| {
+        last_scheduled = last_scheduled.max(record.scheduled().unwrap_or_default());
+        ends.extend(record.last_token());
+    };
+    let mut window = server.next_visible(&mut ())?.unwrap_or_default();
+    window = window.max(Ticks::from_attoseconds(1));
+    let mut to = window;
+    loop {
+        // Beyond the longest run nothing is left to happen.
+        let ended = server.advance_to(to, &mut ())?.is_some() || Ticks::LONGEST_RUN < to;
+        server.take_over(&mut over);
+        if over.len() < LOOK_AFTER {
+            window = window.after(window);
+        }
+        over.drain(..).for_each(|o| keep(&o.progress.record));
+        if ended || server.load().waiting == 0 {
+            // The step under way may have the last of them, who is scheduled when it ends.
+            let inside = server.inside();
+            if ended || inside.iter().all(|p| p.record.scheduled().is_some()) {
+                inside.iter().for_each(|p| keep(&p.record));
+                break;
+            }
+        }
+        to = to.after(window);
+    }
+    let done = ends.iter().filter(|&&t| t <= last_scheduled).count();
+    let known = 0 < done && last_scheduled != Ticks::ZERO;
+    Ok(known.then(|| done as f64 / last_scheduled.seconds()))
 }

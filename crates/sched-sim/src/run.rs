@@ -129,7 +129,11 @@ impl Clock {
     }
 
     pub fn take_over(&mut self, into: &mut Vec<Over>) {
-        self.over.sort_by_key(|o| (o.at, o.progress.id));
+        let place = |o: &Over| (o.at, o.progress.id);
+        // As a rule they are in order, and rows as wide as these are not moved for nothing.
+        if !self.over.is_sorted_by_key(place) {
+            self.over.sort_by_key(place);
+        }
         into.append(&mut self.over);
     }
 
