@@ -1128,8 +1128,9 @@ fn run_setting(
     remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     let (load, pool_loads) = loads(&maker, workload)?;
-    let timelines = result.timelines()?;
-    let table = RequestTable::of(&timelines);
+    // Only a window goes back to them.
+    let timelines = if setting.cuts.are_none() { Vec::new() } else { result.timelines()? };
+    let table = result.table()?;
     let seen = (timelines.as_slice(), &table);
     let report = report_of(arguments, &setting, &result, seen, &gaps)?;
     let measured = report.as_ref().and_then(|r| r.measured);

@@ -1,6 +1,7 @@
 //! A run: workload, policy and step time in; instants and totals out.
 
 use metrics_core::RequestTimeline;
+use metrics_core::table::RequestTable;
 use metrics_core::timeline::{Outcome, TimelineFields};
 
 use crate::error::Result;
@@ -11,7 +12,7 @@ use crate::statistics::RunStatistics;
 use crate::step_time::StepTime;
 use crate::time::Ticks;
 use crate::vllm_v1::{Rejection, VllmV1Run, clock};
-use crate::workload::Workload;
+use crate::workload::{RequestId, Workload};
 use crate::{engine, reference};
 
 /// When a run stops although requests are left; by default never.
@@ -295,9 +296,28 @@ impl RunResult<'_> {
         self.timeline_fields().map(RequestTimeline::new).collect()
     }
 
+    /// The [timelines](Self::timelines) as columns, none of which is a name, so that no timeline is
+    /// kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`timelines`](Self::timelines).
+    pub fn table(&self) -> metrics_core::Result<RequestTable> {
+        let mut table = RequestTable::default();
+        for fields in self.fields(|_| String::new()) {
+            table.push(&RequestTimeline::new(fields)?);
+        }
+        Ok(table)
+    }
+
     /// The fields of every timeline, as a file holds them: instants in whole picoseconds from the
     /// start of the run.
     pub fn timeline_fields(&self) -> impl Iterator<Item = TimelineFields> {
+        self.fields(ToString::to_string)
+    }
+
+    /// The same, with other names.
+    fn fields(&self, name: impl Fn(&RequestId) -> String) -> impl Iterator<Item = TimelineFields> {
         let injected = usize::try_from(self.statistics.injected).unwrap_or(usize::MAX);
         let mut cut_off = self.unfinished.iter().peekable();
         let mut details = self.details.iter().peekable();
@@ -321,7 +341,7 @@ impl RunResult<'_> {
                 _ => Outcome::CutOff,
             };
             let tokens = (r.input_tokens, decoded);
-            record.timeline(r.id.to_string(), r.arrival, tokens, outcome)
+            record.timeline(name(&r.id), r.arrival, tokens, outcome)
         })
     }
 }
