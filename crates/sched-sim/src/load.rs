@@ -62,7 +62,7 @@ pub struct OfferedLoad {
     /// shared by the batch; `None` if the policy cannot say how long a request keeps its slot.
     pub saturated_demand_s: Option<f64>,
     /// Requests per second completed while the queue is never empty, measured; `None` if the
-    /// workload never fills the batch.
+    /// workload does not fill the batch at least twice over.
     pub saturated_rate: Option<f64>,
 }
 
@@ -224,10 +224,11 @@ pub fn saturated_demand<P: Policy, T: StepTime>(
     Some(step_time.mean_seconds(&mean) * slot_steps / batch)
 }
 
-/// Requests per second that are completed while requests wait: the workload all at once, up to
-/// the moment when the last of it is scheduled.
+/// Requests per second that are completed while requests wait: the workload all at once, from when
+/// as many are completed as are in the batch, up to the moment when the last of it is scheduled.
 ///
-/// `None` if nothing is completed by then, which is so if all requests fit into one batch.
+/// `None` if less than as many are completed then as before: the first batch is filled at once and
+/// ends late, and from it alone a server would seem slower than it is, by any factor.
 ///
 /// # Errors
 ///
@@ -257,8 +258,8 @@ fn jobs(workload: &Workload) -> impl Iterator<Item = Job> {
 /// So many requests end before the run is looked at again, which keeps them in the cache.
 const LOOK_AFTER: usize = 256;
 
-/// Requests per second that an idle server completes until the last of these is scheduled, if all
-/// come at once. The run ends when nobody waits any more, and remembers an instant a request.
+/// Requests per second that a server completes while these wait, which all come at once. The run
+/// ends when nobody waits any more, and remembers two instants a request.
 fn rate_while_waiting(
     mut server: impl Server,
     jobs: impl Iterator<Item = Job>,
@@ -266,9 +267,9 @@ fn rate_while_waiting(
     for job in jobs {
         server.submit(Job { arrival: Ticks::ZERO, ..job })?;
     }
-    let (mut last_scheduled, mut ends, mut over) = (Ticks::ZERO, Vec::new(), Vec::new());
+    let (mut scheduled, mut ends, mut over) = (Vec::new(), Vec::new(), Vec::new());
     let mut keep = |record: &RequestRecord| {
-        last_scheduled = last_scheduled.max(record.scheduled().unwrap_or_default());
+        scheduled.extend(record.scheduled());
         ends.extend(record.last_token());
     };
     let mut window = server.next_visible(&mut ())?.unwrap_or_default();
@@ -292,7 +293,44 @@ fn rate_while_waiting(
         }
         to = to.after(window);
     }
-    let done = ends.iter().filter(|&&t| t <= last_scheduled).count();
-    let known = 0 < done && last_scheduled != Ticks::ZERO;
-    Ok(known.then(|| done as f64 / last_scheduled.seconds()))
+    scheduled.sort_unstable();
+    ends.sort_unstable();
+    Ok(rate_after_a_turn(&scheduled, &ends))
+}
+
+/// The rate of ends from when as many have ended as are in the batch, which was filled at the start
+/// and ends later than those that follow each other; up to the last admission. None if less than
+/// as many end then as before: of few ends the rate depends on which they are.
+fn rate_after_a_turn(scheduled: &[Ticks], ends: &[Ticks]) -> Option<f64> {
+    let by = |list: &[Ticks], t: Ticks| list.partition_point(|&x| x <= t);
+    let turned = |&t: &Ticks| by(scheduled, t) <= 2 * by(ends, t);
+    let start = *ends.iter().find(|t| turned(t))?;
+    let until = *scheduled.last()?;
+    let before = by(ends, start);
+    let then = by(ends, until).checked_sub(before).filter(|&then| before <= then)?;
+    let span = until.since(start).filter(|&span| span != Ticks::ZERO)?;
+    Some(then as f64 / span.seconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand, in seconds, with two places: at 1 one request has ended and two are in the batch, at 2
+    /// two have ended and two are. From then to the last admission, at 6, six more end: 1.5/s.
+    #[test]
+    fn a_saturated_rate_begins_when_the_first_batch_has_turned() {
+        let s = |list: &[u64]| -> Vec<Ticks> {
+            list.iter().map(|&s| Ticks::from_nanoseconds(s * 1_000_000_000)).collect()
+        };
+        let scheduled = s(&[0, 0, 1, 2, 3, 3, 4, 5, 6, 6]);
+        let ends = s(&[1, 2, 3, 3, 4, 5, 6, 6, 7, 9]);
+        assert_eq!(rate_after_a_turn(&scheduled, &ends), Some(6.0 / 4.0));
+        // One end after the two of the turn tells nothing.
+        assert_eq!(rate_after_a_turn(&scheduled[..5], &s(&[1, 2, 3, 5, 6])), None);
+        // Everybody is in the batch at once, or nobody takes any time.
+        assert_eq!(rate_after_a_turn(&s(&[0, 0, 0]), &s(&[1, 2, 3])), None);
+        assert_eq!(rate_after_a_turn(&s(&[0, 0, 0]), &s(&[0, 0, 0])), None);
+        assert_eq!(rate_after_a_turn(&[], &[]), None);
+    }
 }

@@ -221,7 +221,7 @@ fn one_load_lines(run: &Simulated, load: &OfferedLoad) -> Vec<String> {
             format::percent(relative),
             shown(load.saturated_rate)
         ),
-        None => "all requests together do not fill the batch, so no saturated rate can be measured"
+        None => "all requests together do not fill the batch twice, so no saturated rate can be measured"
             .to_owned(),
     });
     lines
