@@ -235,13 +235,23 @@ impl Paged {
         self.decoding -= 1;
     }
 
+    /// The blocks that the decodes need in each step from this reading on, as many steps as a block
+    /// has tokens; after them the same again.
+    fn needs(&self, clock: u64) -> impl Iterator<Item = u64> {
+        let grows = self.memory.grows();
+        let (low, high) = self.residues.split_at(self.class(0, clock) + 1);
+        let cycle = low.iter().rev().chain(high.iter().rev());
+        cycle.map(move |&need| if grows { need } else { 0 })
+    }
+
     /// Blocks that the decodes take in `steps` steps from this reading on.
     fn growth(&self, clock: u64, steps: u64) -> u64 {
         if !self.memory.grows() {
             return 0;
         }
-        let rest = (0..steps % self.size()).map(|j| self.need(clock + j)).sum::<u64>();
-        steps / self.size() * self.decoding + rest
+        let (cycles, rest) = (steps / self.size(), steps % self.size());
+        let rest = self.needs(clock).zip(0..rest).map(|(need, _)| need).sum::<u64>();
+        cycles * self.decoding + rest
     }
 
     /// For how many of at most `steps` steps from this reading on there are blocks.
@@ -253,9 +263,8 @@ impl Paged {
             return steps;
         }
         let (mut rest, mut lasts) = (free - cycles * self.decoding, cycles * self.size());
-        while lasts < steps
-            && let Some(left) = rest.checked_sub(self.need(clock + lasts))
-        {
+        for need in self.needs(clock) {
+            let Some(left) = rest.checked_sub(need).filter(|_| lasts < steps) else { break };
             rest = left;
             lasts += 1;
         }
@@ -268,16 +277,14 @@ impl Paged {
         let mut area = stretch.duration().0.wrapping_mul(self.used().into());
         let grown = if all { self.growth(clock, steps) } else { self.asked };
         if all && self.memory.grows() {
-            for first in 0..steps.min(self.size()) {
-                let each = self.need(clock + first);
-                if each > 0 {
-                    area = area.wrapping_add(u128::from(each).wrapping_mul(held_for(
-                        &time,
-                        first,
-                        self.size(),
-                        steps,
-                    )));
-                }
+            let total = time.total(steps);
+            for (first, each) in (0..steps).zip(self.needs(clock)).filter(|(_, each)| 0 < *each) {
+                let held = if steps - first <= self.size() {
+                    total.0.wrapping_sub(time.total(first).0)
+                } else {
+                    held_for(&time, first, self.size(), steps)
+                };
+                area = area.wrapping_add(u128::from(each).wrapping_mul(held));
             }
         } else {
             area = area.wrapping_add(stretch.duration().0.wrapping_mul(grown.into()));

@@ -450,6 +450,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         for event in [arrival, departure, stop].into_iter().flatten() {
             if let Some(gap) = event.since(self.clock.now)
                 && 1 < steps
+                && gap < time.total(steps)
             {
                 steps = time.steps_to_reach(gap, steps);
             }
@@ -474,6 +475,10 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         observer.gaps(on!(&mut self.engine, b => b.gaps()));
         self.policy.ran(&stretch.work, stretch.steps);
         self.clock.advance(stretch, finished.len() as u64);
+        // Who ends together leaves in the order in which it is told.
+        if 1 < finished.len() {
+            finished.sort_unstable_by_key(|&position| self.requests[position as usize].id);
+        }
         for position in finished.drain(..) {
             let entry = &mut self.requests[position as usize];
             entry.record.last_token = stretch.end;
@@ -587,6 +592,13 @@ pub(crate) const fn short(position: usize) -> Position {
 
 /// How many of at most `max` steps end within `gap`.
 fn steps_within(time: &StretchTime, gap: Ticks, max: u64) -> u64 {
+    // All or none of them is the rule, and costs no root.
+    if time.total(max) <= gap {
+        return max;
+    }
+    if gap < time.first {
+        return 0;
+    }
     let k = time.steps_to_reach(gap, max);
     if time.total(k) <= gap { k } else { k - 1 }
 }

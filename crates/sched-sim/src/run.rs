@@ -134,7 +134,11 @@ impl Clock {
         if !self.over.is_sorted_by_key(place) {
             self.over.sort_by_key(place);
         }
-        into.append(&mut self.over);
+        if into.is_empty() {
+            std::mem::swap(into, &mut self.over);
+        } else {
+            into.append(&mut self.over);
+        }
     }
 
     /// The totals, of which `running` are in the batch.
