@@ -1,6 +1,7 @@
 //! How many requests are in flight, exactly, from the intervals in which they are.
 
 use crate::error::{Error, Result, above, difference, finite};
+use crate::summary::sort;
 use crate::units::{Requests, Seconds};
 
 /// Requests in flight over a window.
@@ -51,8 +52,8 @@ pub fn in_flight(
     }
     let t_total = above("t_total", t_total.get(), 0.0)?;
     // Two sorts of plain numbers are several times faster than one of tagged edges.
-    starts.sort_unstable_by(f64::total_cmp);
-    ends.sort_unstable_by(f64::total_cmp);
+    sort(&mut starts);
+    sort(&mut ends);
     let (mut left, mut peak) = (0, 0);
     for (entered, start) in (1..).zip(&starts) {
         // At one instant leavers go first, so that back-to-back requests do not count as two.

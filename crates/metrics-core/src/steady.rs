@@ -4,6 +4,7 @@
 //! too low, the more so the shorter the run; between ramp and drain they are those of the load.
 
 use crate::error::{Error, Result, difference, finite};
+use crate::summary::sort;
 
 /// How near the usual number in flight a run has to be to count as steady.
 pub const STEADY_SHARE: f64 = 0.9;
@@ -114,8 +115,8 @@ impl Profile {
             return Err(Error::Empty { input: "stays", item: "request" });
         }
         // Two sorts of plain numbers are several times faster than one of tagged edges.
-        from.sort_unstable_by(f64::total_cmp);
-        to.sort_unstable_by(f64::total_cmp);
+        sort(&mut from);
+        sort(&mut to);
         let mut profile = Self { from, to, time_at: Vec::new() };
         let mut time_at: Vec<f64> = Vec::new();
         profile.walk(|number, begin, end| {

@@ -177,12 +177,20 @@ fn check(samples: &mut [f64]) -> Result<()> {
 fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
     let mut sorted = samples.to_vec();
     check(&mut sorted)?;
-    if RADIX.contains(&sorted.len()) {
-        radsort::sort(&mut sorted);
-    } else {
-        sorted.sort_unstable_by(f64::total_cmp);
-    }
+    sort(&mut sorted);
     Ok(sorted)
+}
+
+/// Puts numbers into ascending order.
+pub(crate) fn sort(numbers: &mut [f64]) {
+    if RADIX.contains(&numbers.len()) {
+        // Arrivals are in order as a rule.
+        if !numbers.is_sorted_by(|a, b| a.total_cmp(b).is_le()) {
+            radsort::sort(numbers);
+        }
+    } else {
+        numbers.sort_unstable_by(f64::total_cmp);
+    }
 }
 
 /// Where each sample stands in ascending order: its value as an integer of the same order, and its
