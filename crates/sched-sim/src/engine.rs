@@ -277,14 +277,19 @@ impl Paged {
         let mut area = stretch.duration().0.wrapping_mul(self.used().into());
         let grown = if all { self.growth(clock, steps) } else { self.asked };
         if all && self.memory.grows() {
-            let total = time.total(steps);
-            for (first, each) in (0..steps).zip(self.needs(clock)).filter(|(_, each)| 0 < *each) {
-                let held = if steps - first <= self.size() {
-                    total.0.wrapping_sub(time.total(first).0)
-                } else {
-                    held_for(&time, first, self.size(), steps)
-                };
-                area = area.wrapping_add(u128::from(each).wrapping_mul(held));
+            let (total, mut start) = (time.total(steps).0, 0_u128);
+            let mut step = time.first.0;
+            for (first, each) in (0..steps).zip(self.needs(clock)) {
+                if 0 < each {
+                    let held = if steps - first <= self.size() {
+                        total.wrapping_sub(start)
+                    } else {
+                        held_for(&time, first, self.size(), steps)
+                    };
+                    area = area.wrapping_add(u128::from(each).wrapping_mul(held));
+                }
+                start = start.wrapping_add(step);
+                step = step.wrapping_add_signed(time.growth);
             }
         } else {
             area = area.wrapping_add(stretch.duration().0.wrapping_mul(grown.into()));

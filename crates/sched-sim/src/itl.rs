@@ -190,15 +190,21 @@ impl InterTokenLatency {
         if run.steps == 0 || run.requests == 0 {
             return;
         }
-        for (at, piece) in run.pieces(cell) {
-            if self.counts.len() <= at {
-                self.counts.resize(at + 1, 0);
+        let ends = (run.first.0, run.length(run.steps - 1));
+        let (low, high) = (bucket(ends.0.min(ends.1)), bucket(ends.0.max(ends.1)));
+        if self.counts.len() <= high {
+            self.counts.resize(high + 1, 0);
+        }
+        if low == high {
+            self.counts[low] += run.steps * run.requests;
+        } else {
+            for (at, piece) in run.pieces(cell) {
+                self.counts[at] += piece.steps * run.requests;
             }
-            self.counts[at] += piece.steps * run.requests;
         }
         self.n += run.steps * run.requests;
         self.total = self.total.wrapping_add(run.total().wrapping_mul(run.requests.into()));
-        self.max = self.max.max(Ticks(run.length(0).max(run.length(run.steps - 1))));
+        self.max = self.max.max(Ticks(ends.0.max(ends.1)));
         self.keep(run);
     }
 
@@ -262,6 +268,16 @@ impl InterTokenLatency {
     /// The gaps of each of these buckets, which are in ascending order.
     fn pieces(&self, wanted: &[usize]) -> Vec<Vec<GapRun>> {
         let mut pieces = vec![Vec::new(); wanted.len()];
+        // One more than the place among those that are wanted; 0 for others.
+        let mut which = vec![0; self.counts.len()];
+        for (i, &bucket) in wanted.iter().enumerate() {
+            which[bucket] = i + 1;
+        }
+        let mut add = |bucket: usize, piece| {
+            if let Some(i) = which[bucket].checked_sub(1) {
+                pieces[i].push(piece);
+            }
+        };
         for kept in &self.runs {
             let run = GapRun {
                 first: Ticks(kept.first),
@@ -269,10 +285,11 @@ impl InterTokenLatency {
                 steps: kept.steps.into(),
                 requests: kept.requests.into(),
             };
-            for (bucket, piece) in run.pieces(cell) {
-                if let Ok(which) = wanted.binary_search(&bucket) {
-                    pieces[which].push(piece);
-                }
+            let (first, last) = (bucket(kept.first), bucket(run.length(run.steps - 1)));
+            if first == last {
+                add(first, run);
+            } else {
+                run.pieces(cell).for_each(|(bucket, piece)| add(bucket, piece));
             }
         }
         pieces
