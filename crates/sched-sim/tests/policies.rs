@@ -7,8 +7,8 @@ use common::{Gaps, driven, limits, make, policy, settings, shared_workload, step
 use proptest::prelude::*;
 use sched_sim::server::{Job, Over, Server, run_stream};
 use sched_sim::{
-    Affine, BatchHistory, KvPool, Orca, Policy, Preemption, Replica, RunEnd, RunLimits,
-    RunStatistics, Sarathi, ServerSettings, Simulation, Step, Ticks, Workload,
+    Affine, BatchHistory, KvPool, OfferedLoad, Orca, Policy, Preemption, Replica, RunEnd,
+    RunLimits, RunStatistics, Sarathi, ServerSettings, Simulation, Step, Ticks, Workload,
 };
 
 /// Clients that stay, or leave after a while.
@@ -125,6 +125,38 @@ proptest! {
         let server = Replica::new(make(policy), step_time).settings(settings);
         let hits = !whole.hit_tokens().is_empty();
         prop_assert_eq!(driven(&workload, server, hits, peeks)?, whole);
+    }
+
+    /// The saturated rate, of a run that ends early and keeps no request, is that of a whole run.
+    #[test]
+    fn a_saturated_rate_is_that_of_the_whole_run(
+        workload in shared_workload(),
+        policy in policy(),
+        settings in settings(),
+        step_time in step_time(),
+    ) {
+        let settings = settings.open();
+        let at_once: Vec<_> = workload.requests().iter().cloned().map(|mut r| {
+            r.arrival = Ticks::ZERO;
+            r
+        }).collect();
+        let at_once = Workload::new(at_once).unwrap();
+        let run = Simulation::new(&at_once, make(policy), step_time).settings(settings).run();
+        let found = OfferedLoad::of_server(&workload, make(policy), settings, step_time);
+        let (run, found) = (run.unwrap(), found.unwrap().saturated_rate);
+
+        let scheduled: Vec<Ticks> = run.records().iter().filter_map(|r| r.scheduled()).collect();
+        let ends: Vec<Ticks> = run.records().iter().filter_map(|r| r.last_token()).collect();
+        let by = |list: &[Ticks], t: Ticks| list.iter().filter(|&&x| x <= t).count();
+        let turned = |t: &Ticks| by(&scheduled, *t) - by(&ends, *t) <= by(&ends, *t);
+        let start = ends.iter().copied().filter(turned).min();
+        let last = scheduled.iter().max().copied();
+        let expected = start.zip(last).filter(|(start, last)| start < last).and_then(|(start, last)| {
+            let then = by(&ends, last) - by(&ends, start);
+            let span = last.since(start).unwrap();
+            (by(&ends, start) <= then).then(|| then as f64 / span.seconds())
+        });
+        prop_assert_eq!(found, expected);
     }
 }
 
