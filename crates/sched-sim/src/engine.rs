@@ -790,9 +790,19 @@ impl Skipping {
         }
     }
 
-    /// Tokens in KV before this step.
+    /// Tokens in KV before this step, each once. The newest one of a decode is stored by its next
+    /// step, where the last prefill step gave a token.
     pub fn held_tokens(&self) -> u64 {
-        self.context + self.prompt_held
+        let unstored = if self.emits { self.decoding } else { 0 };
+        self.context - unstored + self.prompt_held - self.shared_tokens()
+    }
+
+    /// Tokens that are counted more than once in the sum over the requests.
+    fn shared_tokens(&self) -> u64 {
+        self.paged.as_ref().map_or(0, |p| {
+            let shared = p.seats.as_ref().map_or(0, Seats::shared);
+            shared * p.size()
+        })
     }
 
     /// For how many steps the decision just made has no event before the end of the last one.

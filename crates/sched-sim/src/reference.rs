@@ -334,9 +334,12 @@ impl Plain {
         all.map(|r| r.target - r.prefilled + r.output - r.decoded).sum()
     }
 
-    /// Tokens in KV.
+    /// Tokens in KV, each once: the newest one of a decode is not there before its next step.
     pub fn held_tokens(&self) -> u64 {
-        self.rows.iter().map(Row::held).sum()
+        let unstored = |r: &Row| u64::from(self.emits && r.is_decoding());
+        let sum = self.rows.iter().map(|r| r.held() - unstored(r)).sum::<u64>();
+        let shared = self.seats.as_ref().map_or(0, Seats::shared);
+        sum - shared * self.memory.map_or(0, |m| m.pool.block_size())
     }
 
     pub fn work(&self) -> &StepWork {

@@ -212,7 +212,8 @@ pub struct RunStatistics {
     pub service_time: u128,
     /// Sum over steps of the context tokens that the decodes read.
     pub kv_read_tokens: u128,
-    /// Sum over steps of the tokens in KV at the step's end, before finished requests leave.
+    /// Sum over steps of the tokens of the batch in KV at the step's end, before finished requests
+    /// leave; those that requests share count once.
     pub kv_held_tokens: u128,
     /// Most tokens in KV at the end of a step.
     pub kv_held_max: u64,

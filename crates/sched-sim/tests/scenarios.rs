@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use metrics_core::{Outcome, RequestTimeline};
 use sched_sim::{
-    Affine, BatchHistory, DecodeFirst, RunEnd, RunLimits, RunResult, Simulation, Ticks, Workload,
-    WorkloadRequest,
+    Affine, BatchHistory, DecodeFirst, KvPool, PromptContent, RunEnd, RunLimits, RunResult,
+    Sarathi, ServerSettings, SgLang, Simulation, Ticks, Workload, WorkloadRequest,
 };
 
 /// 1 ms a step, 10 µs a prompt token, 10 µs a decode.
@@ -203,6 +203,48 @@ fn kv_of_one_request_is_counted_per_step() {
     assert_eq!(s.kv_held_bytes_per_step(100), Some(350.0));
     assert_eq!(s.kv_held_bytes_max(100), 500);
     assert_eq!(s.prefill_decode_ratio(), Some(1.5));
+}
+
+/// A pool of so many blocks of so many tokens.
+fn pool(blocks: u64, size: u64) -> ServerSettings {
+    let mut settings = ServerSettings::default();
+    settings.kv = Some(KvPool::new(blocks, size).unwrap());
+    settings
+}
+
+/// By hand: prompt 32, answer 17, the first token from the prompt's step, which stores 32 tokens. Of
+/// each later token the KV is stored by the step after it, so that 16 decodes end with 33 to 48 in
+/// KV, which is three blocks of 16 tokens: 32 + (33 + 48) · 16 / 2 = 680.
+#[test]
+fn the_newest_token_of_an_answer_is_not_held_yet() {
+    let workload = workload(&[("a", "0s", 32, 17)]);
+    let policy = Sarathi::new(4, 64).unwrap();
+    let run = || Simulation::new(&workload, policy, step_time()).settings(pool(20, 16));
+    for s in [run().run(), run().run_reference()].map(|result| *result.unwrap().statistics()) {
+        assert_eq!((s.steps, s.kv_held_tokens, s.kv_held_max), (17, 680, 48));
+        assert_eq!(s.kv.unwrap().used_max, 3);
+    }
+}
+
+/// By hand: two requests with the same prompt of 10 tokens and answers of 5 tokens. The first step
+/// stores 10 tokens. The second prompt finds 9 of them and computes 1, which makes 11, and once that
+/// step is over the copy of it is given back: 10. Then each of four steps stores a token for each:
+/// 12, 14, 16, 18. Counted once for each request it would be 28 in the end.
+#[test]
+fn what_requests_share_is_held_once() {
+    let request = |id: u64, at: &str| {
+        let mut r = WorkloadRequest::new(id, at.parse().unwrap(), 10, 5);
+        r.content = Some(Box::new(PromptContent::new(vec![(7, 10)])));
+        r
+    };
+    let workload = Workload::new(vec![request(0, "0s"), request(1, "1us")]).unwrap();
+    let policy = SgLang::new(4, 64).unwrap();
+    let run = || Simulation::new(&workload, policy, step_time()).settings(pool(100, 1));
+    for s in [run().run(), run().run_reference()].map(|result| *result.unwrap().statistics()) {
+        assert_eq!((s.steps, s.kv_held_max), (6, 18));
+        assert_eq!(s.kv_held_tokens, 10 + 11 + 12 + 14 + 16 + 18);
+        assert_eq!(s.kv.unwrap().used_max, 18);
+    }
 }
 
 /// The chunks of a prompt of n tokens add up to n² / 2 attention pairs, whatever their size: at

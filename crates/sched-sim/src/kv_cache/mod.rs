@@ -193,6 +193,8 @@ pub struct KvCache {
     prefixes: Prefixes,
     used: u64,
     cached: u64,
+    /// Entries of tables beyond the first one of a block.
+    shared: u64,
     counters: KvCounters,
     /// Branches of a request that waits, and whether a block of theirs was registered or evicted.
     watched: Vec<u32>,
@@ -217,6 +219,7 @@ impl KvCache {
             prefixes: Prefixes::new(),
             used: 0,
             cached: 0,
+            shared: 0,
             counters: KvCounters::default(),
             watched: Vec::new(),
             touched: false,
@@ -248,8 +251,16 @@ impl KvCache {
         KvBooks { used: self.used, cached: self.cached, free, total: self.options.blocks }
     }
 
-    /// Counts every block anew and says whether that agrees with [`books`](Self::books), which are
-    /// kept as blocks move; for tests, since it walks the whole pool.
+    /// Tokens of full blocks that are in several tables, for each table beyond the first: what a sum
+    /// over the requests counts too much.
+    #[must_use]
+    pub fn shared_tokens(&self) -> u64 {
+        self.shared * self.options.block_size
+    }
+
+    /// Counts every block anew and says whether that agrees with [`books`](Self::books) and
+    /// [`shared_tokens`](Self::shared_tokens), which are kept as blocks move; for tests, since it walks
+    /// the whole pool.
     #[must_use]
     pub fn books_balance(&self) -> bool {
         let used = self.pool.blocks.iter().skip(1).filter(|b| b.users > 0).count() as u64;
@@ -262,7 +273,10 @@ impl KvCache {
             *(if block.registered() { &mut cached } else { &mut free }) += 1;
         }
         let counted = KvBooks { used, cached, free, total: self.options.blocks };
-        counted == self.books() && used + cached + free == self.options.blocks
+        let entries: u64 = self.pool.blocks.iter().skip(1).map(|b| u64::from(b.users)).sum();
+        counted == self.books()
+            && used + cached + free == self.options.blocks
+            && used + self.shared == entries
     }
 
     /// Ids of the idle blocks in the order in which they will be handed out.
@@ -336,6 +350,8 @@ impl KvCache {
                 self.pool.unlink(id);
                 self.cached -= 1;
                 self.used += 1;
+            } else {
+                self.shared += 1;
             }
             self.pool.block(id).users += 1;
             table.blocks.push(id);
@@ -417,6 +433,7 @@ impl KvCache {
             let block = self.pool.block(id);
             block.users -= 1;
             if block.users > 0 {
+                self.shared -= 1;
                 continue;
             }
             freed += 1;

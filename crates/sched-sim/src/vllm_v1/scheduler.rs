@@ -511,11 +511,11 @@ impl VllmV1 {
         running.map(|seq| seq.id).filter(move |&id| rows.next_if_eq(&id).is_none())
     }
 
-    /// Computed tokens of the requests that run, those in steps in flight included; a shared
-    /// prefix counts for each of them.
+    /// Computed tokens of the requests that run, those in steps in flight included; a prefix whose
+    /// blocks several of them share counts once.
     #[must_use]
     pub fn held_tokens(&self) -> u64 {
-        self.held
+        self.held - self.kv.shared_tokens()
     }
 
     /// Whether vLLM's input processor would take a request.
