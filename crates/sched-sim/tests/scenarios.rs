@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use metrics_core::{Outcome, RequestTimeline};
 use sched_sim::{
-    Affine, BatchHistory, DecodeFirst, KvPool, PromptContent, RunEnd, RunLimits, RunResult,
-    Sarathi, ServerSettings, SgLang, Simulation, Ticks, Workload, WorkloadRequest,
+    Affine, BatchHistory, DecodeFirst, KvPool, PrefillFirst, PromptContent, RunEnd, RunLimits,
+    RunResult, Sarathi, ServerSettings, SgLang, Simulation, Ticks, Workload, WorkloadRequest,
 };
 
 /// 1 ms a step, 10 µs a prompt token, 10 µs a decode.
@@ -189,6 +189,28 @@ fn the_clock_jumps_to_the_next_arrival() {
     assert_eq!(s.utilization_by_steps(), Some(1.0 / 8.0));
     assert!((s.utilization_by_time().unwrap() - 1.0 / 24.0).abs() < 1e-15);
     assert!((s.mean_in_system().unwrap() - 1.0 / 3.0).abs() < 1e-15);
+}
+
+/// By hand, in batches of at most 4: the prompt of `a` takes 2 s. From 2 s to 4 s the prompt of `b`
+/// is computed, and `a` is in the batch and gets nothing. Then both decode for 1 s, and `a` has its
+/// last token; `b` goes on for 1 s. So there is 1 request in the batch for 2 s, 2 for 3 s and 1 for 1 s,
+/// which is 9 of 4 · 6 place-seconds, and 1 + 2 + 2 + 1 of 4 · 4 places by steps. Of the 9
+/// request-seconds 4 are in prefill, 3 in decode and 2 held back.
+#[test]
+fn who_is_held_back_takes_a_place_of_the_batch() {
+    let workload = workload(&[("a", "0s", 1, 2), ("b", "1s", 1, 3)]);
+    let step_time: Affine = "base=1s,prefill=1s/token".parse().unwrap();
+    let policy = PrefillFirst::new(4, 8).unwrap();
+    let run = || Simulation::new(&workload, policy, step_time);
+    for s in [run().run(), run().run_reference()].map(|result| *result.unwrap().statistics()) {
+        assert_eq!((s.steps, s.duration()), (4, "6s".parse().unwrap()));
+        assert_eq!(s.utilization_by_time(), Some(9.0 / 24.0));
+        assert_eq!(s.utilization_by_steps(), Some(6.0 / 16.0));
+        assert_eq!(s.mean_in_service(), Some(9.0 / 6.0));
+        assert_eq!(s.mean_in_prefill(), Some(4.0 / 6.0));
+        assert_eq!(s.mean_in_decode(), Some(3.0 / 6.0));
+        assert_eq!(s.mean_held_back(), Some(2.0 / 6.0));
+    }
 }
 
 /// By hand: prompt 3, answer 2, chunks of 2. Steps compute 2 and 1 prompt tokens, then the two

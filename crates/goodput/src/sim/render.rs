@@ -482,9 +482,13 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
         text,
         "stages",
         &format!(
-            "mean {} in prefill, {} in decode; {} prompt tokens per output token",
+            "mean {} in prefill, {} in decode{}; {} prompt tokens per output token",
             number(s.mean_in_prefill()),
             number(s.mean_in_decode()),
+            match s.mean_held_back().filter(|x| 0.0 < *x) {
+                Some(x) => format!(", {} held back", format::rate(x)),
+                None => String::new(),
+            },
             number(s.prefill_decode_ratio())
         ),
     )?;
@@ -898,6 +902,7 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
             "waiting_mean": s.mean_waiting(),
             "in_prefill_mean": s.mean_in_prefill(),
             "in_decode_mean": s.mean_in_decode(),
+            "held_back_mean": s.mean_held_back(),
             "prefill_decode_ratio": s.prefill_decode_ratio(),
             "kv_held_tokens_mean": s.kv_held_bytes_per_step(1),
             "kv_held_tokens_max": s.kv_held_max,
