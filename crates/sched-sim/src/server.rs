@@ -332,7 +332,8 @@ pub trait Server {
     /// The totals up to now; those of requests that are not over count up to now.
     fn statistics(&self) -> RunStatistics;
 
-    /// The totals of each server of a fleet; of any other its own.
+    /// The totals of each server of a fleet, all over the time of the whole, from its first arrival to
+    /// its end; of any other its own.
     fn each(&self) -> Vec<RunStatistics> {
         vec![self.statistics()]
     }

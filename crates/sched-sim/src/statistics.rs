@@ -291,6 +291,12 @@ impl RunStatistics {
         .unwrap_or_default()
     }
 
+    /// The same totals of a server that is part of a whole: shares and means are then over the time of
+    /// the whole, of which it may have had nothing to do at either end.
+    pub(crate) fn as_part_of(self, whole: &Self) -> Self {
+        Self { start: whole.start, end: whole.end, ..self }
+    }
+
     /// Requests that are over.
     pub(crate) fn ended(&self) -> u64 {
         self.completed + self.cancelled + self.timed_out + self.rejected
