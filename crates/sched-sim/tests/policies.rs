@@ -7,7 +7,7 @@ use common::{
     BlockLog, Gaps, driven, limits, make, policy, settings, shared_workload, step_time, workload,
 };
 use proptest::prelude::*;
-use sched_sim::server::{Job, Over, Server, run_stream};
+use sched_sim::server::{Ending, Job, Over, Server, run_stream};
 use sched_sim::{
     Affine, BatchHistory, KvPool, Orca, Policy, Preemption, Replica, RunEnd, RunLimits,
     RunStatistics, Sarathi, ServerSettings, Simulation, Step, Ticks, Workload,
@@ -107,8 +107,14 @@ proptest! {
             // Policies that reserve the last token never preempt.
             prop_assert!(kv.preemptions == 0 || !(3..=4).contains(&policy.0));
         }
+        let departs: Vec<_> = jobs().map(|j| [j.cancel_at, j.timeout_at]).collect();
         for o in &over {
             let (p, r) = (&o.progress, &o.progress.record);
+            // Nobody is completed whose client was not there for the last token.
+            let departs = departs[usize::try_from(p.id).unwrap()].into_iter().flatten().min();
+            let in_time = departs.is_none_or(|at| o.at <= at);
+            prop_assert!(o.ending != Ending::Completed || in_time);
+            prop_assert_eq!(o.ending == Ending::Completed, r.last_token().is_some());
             prop_assert!(r.scheduled().is_none_or(|t| p.arrival <= t));
             prop_assert!(r.first_token() <= r.last_token() || r.last_token().is_none());
             for stall in &p.stalls {

@@ -285,7 +285,7 @@ impl<T: StepTime> VllmReplica<T> {
             self.scheduler.update_from_output(plan);
         }
         self.deliver();
-        self.let_go();
+        self.let_go(self.clock.now);
         let waiting = self.scheduler.num_waiting() as u64;
         self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
         if self.clock.inside() == 0 && self.pending.is_empty() {
@@ -401,12 +401,12 @@ impl<T: StepTime> VllmReplica<T> {
         self.departures.next(|id, place| entries[place].is(id))
     }
 
-    /// Lets go whoever's client has left by now.
-    fn let_go(&mut self) {
+    /// Lets go whoever's client has left by `by`, which is now or just before.
+    fn let_go(&mut self, by: Ticks) {
         let now = self.clock.now;
         loop {
             let entries = &self.entries;
-            let due = self.departures.due(now, |id, place| entries[place].is(id));
+            let due = self.departures.due(by, |id, place| entries[place].is(id));
             let Some((id, _, why)) = due else { break };
             let prefilled = self.scheduler.prefilled(id).unwrap_or_default();
             let Some(finished) = self.scheduler.abort(id) else { continue };
@@ -477,7 +477,10 @@ impl<T: StepTime> VllmReplica<T> {
         let Some(flight) = self.in_flight.pop_front() else { return Ok(()) };
         self.fly(&flight);
         let stretch = self.pass(&flight, observer);
-        self.let_go();
+        // Who leaves as the step ends gets its token.
+        if let Some(before) = self.clock.now.0.checked_sub(1) {
+            self.let_go(Ticks(before));
+        }
         let Flight { plan, end, work, .. } = flight;
         self.scheduler.tell(end.0);
         self.scheduler.update_from_output(plan);
