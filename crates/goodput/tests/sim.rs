@@ -353,6 +353,30 @@ fn a_gateway_stands_in_front_of_vllm_too() {
     assert!(text.contains("97 token bucket"), "{text}");
 }
 
+/// A gateway lets nobody in where as many wait as may, also with async scheduling, where the step that
+/// comes next is filled while another runs: who is in it still waits.
+#[test]
+fn no_more_wait_than_may() {
+    let dir = tempfile::tempdir().unwrap();
+    for policy in [
+        "vllm-v1 --async-scheduling=true",
+        "vllm-v1 --async-scheduling=false",
+        "sarathi --chunk 512",
+    ] {
+        let run = format!(
+            "--policy {policy} --rate 40/s --requests 400 --max-num-seqs 16 --max-waiting 10 \
+             --series s.jsonl --format json"
+        );
+        let answer: Value = serde_json::from_str(&run_in(dir.path(), &run)).unwrap();
+        let refused = &answer["runs"][0]["simulation"]["rejected_by_reason"]["queue_full"];
+        assert!(refused.as_u64().is_some_and(|n| 0 < n), "{policy}");
+        let text = std::fs::read_to_string(dir.path().join("s.jsonl")).unwrap();
+        let lines = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+        let waiting = lines.filter_map(|l| l["waiting"].as_u64()).max();
+        assert_eq!(waiting, Some(10), "{policy}");
+    }
+}
+
 /// The series of a run add up to its totals, over all its servers: steps, time in the batch, who
 /// waits, the most blocks; and the engine that executes every step writes the same bytes as the one
 /// that skips.

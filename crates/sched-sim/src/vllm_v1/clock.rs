@@ -286,7 +286,7 @@ impl<T: StepTime> VllmReplica<T> {
         }
         self.deliver();
         self.let_go(self.clock.now);
-        let waiting = self.scheduler.num_waiting() as u64;
+        let waiting = self.waiting();
         self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
         if self.clock.inside() == 0 && self.pending.is_empty() {
             return Ok(false);
@@ -345,10 +345,10 @@ impl<T: StepTime> VllmReplica<T> {
                 made_tokens: job.made_tokens,
                 made_at: job.made_at.map(|at| at.0),
             };
-            let scheduler = &self.scheduler;
+            let (scheduler, entries) = (&self.scheduler, &self.entries);
             let seen = Seen {
-                waiting: scheduler.num_waiting() as u64,
-                waiting_tokens: || scheduler.waiting_tokens(),
+                waiting: self.waiting(),
+                waiting_tokens: || waiting_tokens(entries, scheduler),
                 kv_used: || scheduler.kv_cache().books().used as f64 / self.kv.blocks as f64,
             };
             let own_tokens = if job.made_tokens == 0 { job.input_tokens } else { 0 };
@@ -393,6 +393,12 @@ impl<T: StepTime> VllmReplica<T> {
                 self.departures.push(at, job.id, place, why);
             }
         }
+    }
+
+    /// Requests that have arrived and are in no step that has begun. With async scheduling the queue
+    /// of the scheduler is shorter: who is in the step after the one that runs has left it.
+    fn waiting(&self) -> u64 {
+        self.clock.inside() - self.in_batch
     }
 
     /// The first departure of a request that is inside.
@@ -761,6 +767,14 @@ impl<T: StepTime> VllmReplica<T> {
         let prefilled = self.scheduler.prefilled(entry.id);
         (prefilled.unwrap_or_default(), decoded.unwrap_or_default())
     }
+}
+
+/// Tokens that those have to prefill who have arrived and are in no step that has begun.
+fn waiting_tokens(entries: &[Entry], scheduler: &VllmV1) -> u64 {
+    let waiting = entries.iter().filter(|entry| entry.inside && !entry.in_batch);
+    // What came with its KV has nothing to prefill until it loses that.
+    let own = waiting.filter(|entry| entry.made == 0 || !entry.stalls.is_empty());
+    own.map(|entry| scheduler.left_to_prefill(entry.id)).sum()
 }
 
 impl Entry {
