@@ -15,7 +15,7 @@ pub struct KvStatistics {
     pub blocks: u64,
     /// Tokens in a block.
     pub block_size: u64,
-    /// Hits, look-ups, evictions, refills, refusals.
+    /// Hits, look-ups, evictions, refills, failed allocations.
     pub counters: KvCounters,
     /// Whether prefixes are kept in a radix tree, which does not know again what it has evicted:
     /// refills are not counted.

@@ -152,8 +152,9 @@ pub struct KvCounters {
     pub evicted_blocks: u64,
     /// Blocks that were registered again after their last copy had been evicted: the refill.
     pub refilled_blocks: u64,
-    /// Times that an admission or a running request was refused for want of blocks.
-    pub oom_refusals: u64,
+    /// Times that too few blocks were idle for an admission or a running request: once for each
+    /// attempt, so that the head of a queue counts in every step that it waits. No request fails.
+    pub failed_allocations: u64,
 }
 
 impl KvCounters {
@@ -166,7 +167,7 @@ impl KvCounters {
             registered_blocks: self.registered_blocks + other.registered_blocks,
             evicted_blocks: self.evicted_blocks + other.evicted_blocks,
             refilled_blocks: self.refilled_blocks + other.refilled_blocks,
-            oom_refusals: self.oom_refusals + other.oom_refusals,
+            failed_allocations: self.failed_allocations + other.failed_allocations,
         }
     }
 }
@@ -333,7 +334,7 @@ impl KvCache {
     /// if there are too few idle blocks.
     pub fn admit(&mut self, table: &mut BlockTable, hit: Hit, queried: u64, tokens: u64) -> bool {
         if self.need(hit, tokens) > self.pool.idle() {
-            self.counters.oom_refusals += 1;
+            self.counters.failed_allocations += 1;
             return false;
         }
         if self.options.prefix_caching && 0 < queried {
@@ -370,7 +371,7 @@ impl KvCache {
     fn extend_by_blocks(&mut self, table: &mut BlockTable, tokens: u64) -> bool {
         let more = (tokens - table.room).div_ceil(self.options.block_size);
         if more > self.pool.idle() {
-            self.counters.oom_refusals += 1;
+            self.counters.failed_allocations += 1;
             return false;
         }
         let mut id = self.pool.front();
@@ -454,9 +455,9 @@ impl KvCache {
         self.reset(table, 0);
     }
 
-    /// Counts refusals that the caller decided by [`need`](Self::need).
-    pub fn count_oom_refusals(&mut self, refusals: u64) {
-        self.counters.oom_refusals += refusals;
+    /// Counts attempts that the caller decided by [`need`](Self::need).
+    pub fn count_failed_allocations(&mut self, times: u64) {
+        self.counters.failed_allocations += times;
     }
 
     /// Begins to watch the prefixes of a request: what its look-up finds can only change when

@@ -893,7 +893,7 @@ impl VllmV1 {
             }
             // The head blocks all behind it, under both policies, and displaces nobody.
             if !self.fits(hit, slot, computed + n) {
-                self.kv.count_oom_refusals(1);
+                self.kv.count_failed_allocations(1);
                 break;
             }
             let seq = &mut self.seqs[slot as usize];
