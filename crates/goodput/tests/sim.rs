@@ -387,6 +387,7 @@ fn the_series_of_a_run_add_up_to_its_totals() {
         "--policy decode-first --chunk 256 --timeout 4s",
         "--policy prefill-first --kv-blocks 600 --max-waiting 30",
         "--policy vllm-v1 --num-kv-blocks 9000",
+        "--policy sglang --chunk 256 --kv-blocks 6000 --block-size 1 --turns 3 --think 1s",
         "--policy vllm-v1 --num-kv-blocks 400 --turns 3 --think 1s --max-model-len 5000",
         "--policy sarathi --chunk 256 --kv-blocks 400 --replicas 3",
         "--policy orca --replicas 2 --router central-queue --timeout 3s",
@@ -434,7 +435,8 @@ fn the_series_of_a_run_add_up_to_its_totals() {
             assert!((used.fold(0.0, f64::max) - most * blocks).abs() < 1e-6, "{settings}");
         }
         let cached = steps.iter().any(|s| s.get("kv_cached_blocks_end").is_some());
-        assert_eq!(cached, settings.contains("vllm"), "{settings}");
+        let has_cache = settings.contains("vllm") || settings.contains("sglang");
+        assert_eq!(cached, has_cache, "{settings}");
         // Everybody is gone in the end, and the mean is that of the totals, which count who is on
         // the way between two pools as waiting.
         assert_eq!(waiting.last().unwrap()["waiting"], 0, "{settings}");

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::Result;
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
 use crate::itl::GapRun;
 use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Reserve};
@@ -468,12 +468,19 @@ impl Skipping {
         })
     }
 
-    /// Blocks in use while the first and the last of so many decided steps run.
-    pub fn blocks_in(&self, steps: u64) -> Option<[u64; 2]> {
-        let p = self.paged.as_ref()?;
-        let all = self.all_decode;
-        let grown = |n| if all { p.growth(self.decode_clock, n) } else { p.asked };
-        Some([1, steps].map(|n| p.used() + grown(n)))
+    /// Blocks while the first and the last of so many decided steps run. What is cached makes room
+    /// here already, which takes the same leaves in the same order as at the end of the stretch.
+    pub fn blocks_in(&mut self, steps: u64) -> Option<[Blocks; 2]> {
+        let (all, clock) = (self.all_decode, self.decode_clock);
+        let p = self.paged.as_mut()?;
+        Some([1, steps].map(|n| {
+            let used = p.used() + if all { p.growth(clock, n) } else { p.asked };
+            let cached = p.seats.as_mut().map(|seats| {
+                seats.make_free(0, used);
+                seats.cached()
+            });
+            Blocks { used, cached }
+        }))
     }
 
     pub fn free_blocks(&self) -> u64 {

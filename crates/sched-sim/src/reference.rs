@@ -6,7 +6,7 @@
 //! same, so that a comparison of speed means something.
 
 use crate::error::Result;
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
 use crate::itl::GapRun;
 use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Reserve};
@@ -232,8 +232,12 @@ impl Plain {
         })
     }
 
-    pub fn blocks_in(&self, _: u64) -> Option<[u64; 2]> {
-        self.memory.map(|_| [self.used(); 2])
+    /// Blocks while the step runs that was decided, with what is cached gone that has to go.
+    pub fn blocks_in(&mut self, _: u64) -> Option<[Blocks; 2]> {
+        self.memory?;
+        self.make_free(0);
+        let cached = self.seats.as_ref().map(Seats::cached);
+        Some([Blocks { used: self.used(), cached }; 2])
     }
 
     pub fn free_blocks(&self) -> u64 {

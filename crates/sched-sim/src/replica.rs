@@ -8,7 +8,7 @@
 use crate::admission::{Gate, Seen};
 use crate::engine::Skipping;
 use crate::error::Result;
-use crate::history::{Blocks, Observer, Stretch};
+use crate::history::{Observer, Stretch};
 use crate::kv_cache::Content;
 use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
@@ -472,8 +472,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     fn land(&mut self, stretch: &Stretch, observer: &mut dyn Observer) {
         self.flight = None;
         if observer.is_watching() {
-            let blocks = on!(&self.engine, b => b.blocks_in(stretch.steps));
-            let blocks = blocks.map(|ends| ends.map(|used| Blocks { used, cached: None }));
+            let blocks = on!(&mut self.engine, b => b.blocks_in(stretch.steps));
             observer.stretch(&Stretch { blocks, ..*stretch });
         }
         let mut finished = std::mem::take(&mut self.finished);
