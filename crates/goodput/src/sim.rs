@@ -187,7 +187,8 @@ pub struct Arguments {
     engine: EngineArguments,
     #[command(flatten)]
     objectives: Objectives,
-    /// Clients stop waiting for the last token this long after their arrival.
+    /// Clients stop waiting for the last token this long after their arrival: who has not got it by
+    /// then is timed out and not completed. The server notices at the end of the step under way.
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     /// Refuse who arrives when so many requests wait; this and the next three stand for a gateway

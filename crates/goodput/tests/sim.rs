@@ -353,6 +353,30 @@ fn a_gateway_stands_in_front_of_vllm_too() {
     assert!(text.contains("97 token bucket"), "{text}");
 }
 
+/// A gateway lets nobody in where as many wait as may, also with async scheduling, where the step that
+/// comes next is filled while another runs: who is in it still waits.
+#[test]
+fn no_more_wait_than_may() {
+    let dir = tempfile::tempdir().unwrap();
+    for policy in [
+        "vllm-v1 --async-scheduling=true",
+        "vllm-v1 --async-scheduling=false",
+        "sarathi --chunk 512",
+    ] {
+        let run = format!(
+            "--policy {policy} --rate 40/s --requests 400 --max-num-seqs 16 --max-waiting 10 \
+             --series s.jsonl --format json"
+        );
+        let answer: Value = serde_json::from_str(&run_in(dir.path(), &run)).unwrap();
+        let refused = &answer["runs"][0]["simulation"]["rejected_by_reason"]["queue_full"];
+        assert!(refused.as_u64().is_some_and(|n| 0 < n), "{policy}");
+        let text = std::fs::read_to_string(dir.path().join("s.jsonl")).unwrap();
+        let lines = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+        let waiting = lines.filter_map(|l| l["waiting"].as_u64()).max();
+        assert_eq!(waiting, Some(10), "{policy}");
+    }
+}
+
 /// The series of a run add up to its totals, over all its servers: steps, time in the batch, who
 /// waits, the most blocks; and the engine that executes every step writes the same bytes as the one
 /// that skips.
@@ -363,6 +387,7 @@ fn the_series_of_a_run_add_up_to_its_totals() {
         "--policy decode-first --chunk 256 --timeout 4s",
         "--policy prefill-first --kv-blocks 600 --max-waiting 30",
         "--policy vllm-v1 --num-kv-blocks 9000",
+        "--policy sglang --chunk 256 --kv-blocks 6000 --block-size 1 --turns 3 --think 1s",
         "--policy vllm-v1 --num-kv-blocks 400 --turns 3 --think 1s --max-model-len 5000",
         "--policy sarathi --chunk 256 --kv-blocks 400 --replicas 3",
         "--policy orca --replicas 2 --router central-queue --timeout 3s",
@@ -410,7 +435,8 @@ fn the_series_of_a_run_add_up_to_its_totals() {
             assert!((used.fold(0.0, f64::max) - most * blocks).abs() < 1e-6, "{settings}");
         }
         let cached = steps.iter().any(|s| s.get("kv_cached_blocks_end").is_some());
-        assert_eq!(cached, settings.contains("vllm"), "{settings}");
+        let has_cache = settings.contains("vllm") || settings.contains("sglang");
+        assert_eq!(cached, has_cache, "{settings}");
         // Everybody is gone in the end, and the mean is that of the totals, which count who is on
         // the way between two pools as waiting.
         assert_eq!(waiting.last().unwrap()["waiting"], 0, "{settings}");

@@ -507,9 +507,9 @@ impl<P: Server, D: Server> Server for Disaggregated<P, D> {
     }
 
     fn each(&self) -> Vec<RunStatistics> {
-        let mut each = self.prefill.each();
-        each.extend(self.decode.each());
-        each
+        let whole = self.statistics();
+        let both = self.prefill.each().into_iter().chain(self.decode.each());
+        both.map(|server| server.as_part_of(&whole)).collect()
     }
 
     fn statistics(&self) -> RunStatistics {

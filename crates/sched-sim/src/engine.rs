@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::Result;
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
 use crate::itl::GapRun;
 use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Reserve};
@@ -480,12 +480,19 @@ impl Skipping {
         })
     }
 
-    /// Blocks in use while the first and the last of so many decided steps run.
-    pub fn blocks_in(&self, steps: u64) -> Option<[u64; 2]> {
-        let p = self.paged.as_ref()?;
-        let all = self.all_decode;
-        let grown = |n| if all { p.growth(self.decode_clock, n) } else { p.asked };
-        Some([1, steps].map(|n| p.used() + grown(n)))
+    /// Blocks while the first and the last of so many decided steps run. What is cached makes room
+    /// here already, which takes the same leaves in the same order as at the end of the stretch.
+    pub fn blocks_in(&mut self, steps: u64) -> Option<[Blocks; 2]> {
+        let (all, clock) = (self.all_decode, self.decode_clock);
+        let p = self.paged.as_mut()?;
+        Some([1, steps].map(|n| {
+            let used = p.used() + if all { p.growth(clock, n) } else { p.asked };
+            let cached = p.seats.as_mut().map(|seats| {
+                seats.make_free(0, used);
+                seats.cached()
+            });
+            Blocks { used, cached }
+        }))
     }
 
     pub fn free_blocks(&self) -> u64 {
@@ -802,9 +809,19 @@ impl Skipping {
         }
     }
 
-    /// Tokens in KV before this step.
+    /// Tokens in KV before this step, each once. The newest one of a decode is stored by its next
+    /// step, where the last prefill step gave a token.
     pub fn held_tokens(&self) -> u64 {
-        self.context + self.prompt_held
+        let unstored = if self.emits { self.decoding } else { 0 };
+        self.context - unstored + self.prompt_held - self.shared_tokens()
+    }
+
+    /// Tokens that are counted more than once in the sum over the requests.
+    fn shared_tokens(&self) -> u64 {
+        self.paged.as_ref().map_or(0, |p| {
+            let shared = p.seats.as_ref().map_or(0, Seats::shared);
+            shared * p.size()
+        })
     }
 
     /// For how many steps the decision just made has no event before the end of the last one.

@@ -24,7 +24,8 @@ pub struct Stretch {
     pub time: StretchTime,
     /// Requests in the batch, with or without work in these steps.
     pub running: u64,
-    /// Tokens that the batch held in KV before the first step.
+    /// Tokens whose KV the batch held before the first step: not the newest one of an answer where
+    /// the next step stores it, and those that requests share once.
     pub held_tokens: u64,
     /// KV blocks while its first and while its last step ran, where a server counts them and
     /// somebody watches.

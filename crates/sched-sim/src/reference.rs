@@ -6,7 +6,7 @@
 //! same, so that a comparison of speed means something.
 
 use crate::error::Result;
-use crate::history::{Observer, Stretch};
+use crate::history::{Blocks, Observer, Stretch};
 use crate::itl::GapRun;
 use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Reserve};
@@ -232,8 +232,12 @@ impl Plain {
         })
     }
 
-    pub fn blocks_in(&self, _: u64) -> Option<[u64; 2]> {
-        self.memory.map(|_| [self.used(); 2])
+    /// Blocks while the step runs that was decided, with what is cached gone that has to go.
+    pub fn blocks_in(&mut self, _: u64) -> Option<[Blocks; 2]> {
+        self.memory?;
+        self.make_free(0);
+        let cached = self.seats.as_ref().map(Seats::cached);
+        Some([Blocks { used: self.used(), cached }; 2])
     }
 
     pub fn free_blocks(&self) -> u64 {
@@ -334,9 +338,12 @@ impl Plain {
         all.map(|r| r.target - r.prefilled + r.output - r.decoded).sum()
     }
 
-    /// Tokens in KV.
+    /// Tokens in KV, each once: the newest one of a decode is not there before its next step.
     pub fn held_tokens(&self) -> u64 {
-        self.rows.iter().map(Row::held).sum()
+        let unstored = |r: &Row| u64::from(self.emits && r.is_decoding());
+        let sum = self.rows.iter().map(|r| r.held() - unstored(r)).sum::<u64>();
+        let shared = self.seats.as_ref().map_or(0, Seats::shared);
+        sum - shared * self.memory.map_or(0, |m| m.pool.block_size())
     }
 
     pub fn work(&self) -> &StepWork {

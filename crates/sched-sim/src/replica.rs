@@ -8,7 +8,7 @@
 use crate::admission::{Gate, Seen};
 use crate::engine::Skipping;
 use crate::error::Result;
-use crate::history::{Blocks, Observer, Stretch};
+use crate::history::{Observer, Stretch};
 use crate::kv_cache::Content;
 use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
@@ -32,6 +32,8 @@ pub(crate) struct Entry {
     /// Tokens of the answer that it came with, together with its KV.
     pub made: u64,
     pub priority: i64,
+    /// When and why its client leaves, if it does.
+    leaves: Option<(Ticks, Leave)>,
     /// Which tokens it has; none: tokens that no other request has.
     content: Option<Box<PromptContent>>,
     /// Tokens of its prompt that were cached at its first admission.
@@ -62,12 +64,18 @@ impl Entry {
             output: job.output_tokens,
             made: job.made_tokens,
             priority: job.priority,
+            leaves: job.departure(),
             inside: true,
             record: RequestRecord::NEW,
             token_at: job.made_at,
             stalls: Vec::new(),
             held: Vec::new(),
         }
+    }
+
+    /// Why its client left, if that was before `at`.
+    fn left_before(&self, at: Ticks) -> Option<Leave> {
+        self.leaves.filter(|leaves| leaves.0 < at).map(|leaves| leaves.1)
     }
 
     /// Its prompt as a segment that no other request has.
@@ -465,8 +473,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     fn land(&mut self, stretch: &Stretch, observer: &mut dyn Observer) {
         self.flight = None;
         if observer.is_watching() {
-            let blocks = on!(&self.engine, b => b.blocks_in(stretch.steps));
-            let blocks = blocks.map(|ends| ends.map(|used| Blocks { used, cached: None }));
+            let blocks = on!(&mut self.engine, b => b.blocks_in(stretch.steps));
             observer.stretch(&Stretch { blocks, ..*stretch });
         }
         let mut finished = std::mem::take(&mut self.finished);
@@ -474,17 +481,27 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         on!(&mut self.engine, b => b.apply(stretch, requests, &mut finished));
         observer.gaps(on!(&mut self.engine, b => b.gaps()));
         self.policy.ran(&stretch.work, stretch.steps);
-        self.clock.advance(stretch, finished.len() as u64);
+        let requests = &self.requests;
         // Who ends together leaves in the order in which it is told.
         if 1 < finished.len() {
-            finished.sort_unstable_by_key(|&position| self.requests[position as usize].id);
+            finished.sort_unstable_by_key(|&position| requests[position as usize].id);
         }
+        // Nobody is there any more to whom this last token would go.
+        let late = |position: Position| requests[position as usize].left_before(stretch.end);
+        let completed = finished.iter().filter(|&&position| late(position).is_none()).count();
+        self.clock.advance(stretch, completed as u64);
         for position in finished.drain(..) {
             let entry = &mut self.requests[position as usize];
-            entry.record.last_token = stretch.end;
+            let late = entry.left_before(stretch.end);
+            if late.is_none() {
+                entry.record.last_token = stretch.end;
+            }
             let progress = entry.progress(entry.input, entry.output);
-            let over = Over::new(progress, stretch.end, Ending::Completed);
-            self.gate.completed(&over);
+            let ending = late.map_or(Ending::Completed, Leave::ending);
+            let over = Over::new(progress, stretch.end, ending);
+            if late.is_none() {
+                self.gate.completed(&over);
+            }
             self.leave(position, over);
         }
         self.finished = finished;
@@ -649,6 +666,10 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
         }
         let found = self.requests.iter().position(|entry| entry.inside && entry.id == id);
         let Some(position) = found else { return };
+        let leaves = &mut self.requests[position].leaves;
+        if leaves.is_none_or(|leaves| now < leaves.0) {
+            *leaves = Some((now, Leave::Cancel));
+        }
         self.departures.push(now, id, short(position), Leave::Cancel);
         // It is seen at the end of the step under way.
         if let Some(flight) = self.flight {

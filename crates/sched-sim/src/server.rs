@@ -39,9 +39,11 @@ pub struct Job {
     pub priority: i64,
     /// Which tokens it has, for prefix caching; none: tokens that no other request has.
     pub content: Option<Box<PromptContent>>,
-    /// When its client goes away, if it is not over by then.
+    /// When its client goes away, if it has not got its last token by then.
     pub cancel_at: Option<Ticks>,
-    /// When its client stops waiting, if it is not over by then.
+    /// When its client stops waiting, likewise. The server takes note at the end of the step under
+    /// way: what that step makes for it is for nobody, and if it is the last token, the request is not
+    /// completed.
     pub timeout_at: Option<Ticks>,
     /// Tokens of its answer that another server made, less than all; 0 for a request that begins
     /// here. With them comes the KV of all that was computed there, which takes room here from its
@@ -332,7 +334,8 @@ pub trait Server {
     /// The totals up to now; those of requests that are not over count up to now.
     fn statistics(&self) -> RunStatistics;
 
-    /// The totals of each server of a fleet; of any other its own.
+    /// The totals of each server of a fleet, all over the time of the whole, from its first arrival to
+    /// its end; of any other its own.
     fn each(&self) -> Vec<RunStatistics> {
         vec![self.statistics()]
     }

@@ -121,11 +121,11 @@ pub struct RequestDetail {
     pub position: usize,
     /// Why it was refused at arrival, if it was.
     pub rejected: Option<Rejection>,
-    /// When its client went away, if it did so in time.
+    /// When the server took note that its client had gone away, if it did so before the last token.
     pub cancelled: Option<Ticks>,
-    /// When its client stopped waiting, if it did so in time.
+    /// When the server took note that its client had stopped waiting, likewise.
     pub timed_out: Option<Ticks>,
-    /// Output tokens made, if fewer than asked for although it is over: the client left, or
+    /// Output tokens made, if fewer than asked for although it is over: the client left before, or
     /// `max_model_len` ended it.
     pub output_tokens: Option<u64>,
     /// Its preemptions, in order.

@@ -15,7 +15,7 @@ pub struct KvStatistics {
     pub blocks: u64,
     /// Tokens in a block.
     pub block_size: u64,
-    /// Hits, look-ups, evictions, refills, refusals.
+    /// Hits, look-ups, evictions, refills, failed allocations.
     pub counters: KvCounters,
     /// Whether prefixes are kept in a radix tree, which does not know again what it has evicted:
     /// refills are not counted.
@@ -194,9 +194,11 @@ pub struct RunStatistics {
     pub prefill_tokens: u64,
     /// Output tokens made.
     pub output_tokens: u64,
-    /// Sum over steps of the requests in the step.
+    /// Sum over steps of the requests that the step serves.
     pub served_steps: u128,
-    /// ∫ requests in the step dt.
+    /// Sum over steps of the requests in the batch, those that the step holds back included.
+    pub in_service_steps: u128,
+    /// ∫ requests that the step serves dt.
     pub served_time: u128,
     /// ∫ requests that decode dt.
     pub decode_time: u128,
@@ -212,7 +214,8 @@ pub struct RunStatistics {
     pub service_time: u128,
     /// Sum over steps of the context tokens that the decodes read.
     pub kv_read_tokens: u128,
-    /// Sum over steps of the tokens in KV at the step's end, before finished requests leave.
+    /// Sum over steps of the tokens of the batch in KV at the step's end, before finished requests
+    /// leave; those that requests share count once.
     pub kv_held_tokens: u128,
     /// Most tokens in KV at the end of a step.
     pub kv_held_max: u64,
@@ -271,6 +274,7 @@ impl RunStatistics {
             prefill_tokens: a.prefill_tokens + b.prefill_tokens,
             output_tokens: a.output_tokens + b.output_tokens,
             served_steps: a.served_steps + b.served_steps,
+            in_service_steps: a.in_service_steps + b.in_service_steps,
             served_time: a.served_time + b.served_time,
             decode_time: a.decode_time + b.decode_time,
             prefill_time: a.prefill_time + b.prefill_time,
@@ -285,6 +289,12 @@ impl RunStatistics {
             kv: a.kv.zip(b.kv).and_then(|(a, b)| a.plus(&b)),
         })
         .unwrap_or_default()
+    }
+
+    /// The same totals of a server that is part of a whole: shares and means are then over the time of
+    /// the whole, of which it may have had nothing to do at either end.
+    pub(crate) fn as_part_of(self, whole: &Self) -> Self {
+        Self { start: whole.start, end: whole.end, ..self }
     }
 
     /// Requests that are over.
@@ -309,6 +319,7 @@ impl RunStatistics {
         self.busy.0 += dt;
         self.prefill_tokens += w.prefill_tokens * s.steps;
         self.served_steps += k * u128::from(served);
+        self.in_service_steps += k * u128::from(s.running);
         self.decode_time += dt * u128::from(w.decodes);
         self.prefill_time += dt * u128::from(w.prefills);
         self.in_service_time += dt * u128::from(s.running);
@@ -360,19 +371,20 @@ impl RunStatistics {
         self.in_system_time == self.sojourn_time && self.in_service_time == self.service_time
     }
 
-    /// Batch utilization by steps: Σ b / (T · B_max); `None` without steps.
+    /// Batch utilization by steps: Σ b / (T · B_max), with b the requests in the batch, since who
+    /// is held back takes a place as well; `None` without steps.
     #[must_use]
     pub fn utilization_by_steps(&self) -> Option<f64> {
         let slots = u128::from(self.steps) * u128::from(self.max_num_seqs);
-        ratio(self.served_steps, slots)
+        ratio(self.in_service_steps, slots)
     }
 
-    /// Batch utilization by time: ∫ b dt / (T · B_max), idle time included; `None` if no time
-    /// passed.
+    /// Batch utilization by time: ∫ b dt / (T · B_max), with the same b, idle time included; `None`
+    /// if no time passed.
     #[must_use]
     pub fn utilization_by_time(&self) -> Option<f64> {
         // Within 2^128: a run is below 2^92 ticks, a batch below 2^32 requests.
-        ratio(self.served_time, self.server_time() * u128::from(self.max_num_seqs))
+        ratio(self.in_service_time, self.server_time() * u128::from(self.max_num_seqs))
     }
 
     /// Mean number of requests in the system, queue included.
@@ -403,6 +415,14 @@ impl RunStatistics {
     #[must_use]
     pub fn mean_in_decode(&self) -> Option<f64> {
         ratio(self.decode_time, self.duration().0)
+    }
+
+    /// Mean number of requests in the batch that no step serves, as decodes while a step has only
+    /// prompts: what is in the batch and neither in prefill nor in decode.
+    #[must_use]
+    pub fn mean_held_back(&self) -> Option<f64> {
+        // A step in flight may still compute for somebody who has left.
+        ratio(self.in_service_time.saturating_sub(self.served_time), self.duration().0)
     }
 
     /// Share of the time since the first arrival in which a step ran, over all servers.

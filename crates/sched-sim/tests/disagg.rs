@@ -83,7 +83,11 @@ proptest! {
         }
         prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
         prop_assert_eq!(each.len(), prefill.servers + decode.servers);
+        let busy = each.iter().map(|one| one.busy.attoseconds()).sum::<u128>();
+        prop_assert_eq!(busy, s.busy.attoseconds());
         for one in &each {
+            // Shares of the time are of the same time, so that their mean is that of the whole.
+            prop_assert_eq!((one.start, one.end), (s.start, s.end));
             prop_assert!(one.conserves_requests() && one.littles_law_holds(), "{one:?}");
         }
         let count = |of: fn(&Ending) -> bool| over.iter().filter(|o| of(&o.ending)).count() as u64;

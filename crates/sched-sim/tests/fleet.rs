@@ -151,6 +151,30 @@ fn each_router_by_hand() {
     }
 }
 
+/// The same three requests in turn on three servers, with a fourth that comes when the first has
+/// ended: steps of 4, 2, 2 and 2 ms. The run lasts from 0 to 7 ms for every server, also for the one
+/// that begins late and the one that ends early, so that the mean of their shares is that of all.
+#[test]
+fn shares_of_a_server_are_of_the_time_of_the_run() {
+    let at = |ms: u64| Ticks::from_nanoseconds(ms * 1_000_000);
+    let requests = [("a", 0, 3), ("b", 0, 1), ("c", 1, 1), ("d", 5, 1)];
+    let requests = requests.map(|(id, ms, n)| WorkloadRequest::new(id, at(ms), 1, n));
+    let workload = Workload::new(requests.to_vec()).unwrap();
+    let step_time: Affine = "base=1ms".parse().unwrap();
+    let policy = DecodeFirst::new(1, 512).unwrap();
+    let three = (0..3).map(|_| Replica::new(policy, step_time)).collect();
+    let mut fleet = Fleet::new(three, RouterKind::RoundRobin, 7).unwrap();
+    run_stream(&mut fleet, jobs(&workload, None), &mut (), |_| {}).unwrap();
+    let (each, whole) = (fleet.each(), fleet.statistics());
+    let busy: Vec<_> = each.iter().map(|s| s.busy_share().unwrap()).collect();
+    assert_eq!(busy, [6.0 / 7.0, 2.0 / 7.0, 2.0 / 7.0]);
+    let used: Vec<_> = each.iter().map(|s| s.utilization_by_time().unwrap()).collect();
+    assert_eq!(used, busy);
+    let mean = busy.iter().sum::<f64>() / 3.0;
+    assert!((mean - whole.busy_share().unwrap()).abs() < 1e-12);
+    assert!((mean - whole.utilization_by_time().unwrap()).abs() < 1e-12);
+}
+
 /// Clients leave the queue of the router at the instant at which they stop waiting: `b` waits
 /// behind `a` for 2 ms of the 5, and is nobody's.
 #[test]

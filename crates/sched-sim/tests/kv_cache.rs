@@ -126,7 +126,7 @@ fn a_prefix_is_refilled_only_after_its_last_copy_went() {
     kv.register(&mut again, 4);
     let counters = kv.counters();
     assert_eq!((counters.evicted_blocks, counters.refilled_blocks), (2, 1));
-    assert_eq!(counters.oom_refusals, 1);
+    assert_eq!(counters.failed_allocations, 1);
 }
 
 #[test]

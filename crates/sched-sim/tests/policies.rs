@@ -3,9 +3,11 @@
 
 mod common;
 
-use common::{Gaps, driven, limits, make, policy, settings, shared_workload, step_time, workload};
+use common::{
+    BlockLog, Gaps, driven, limits, make, policy, settings, shared_workload, step_time, workload,
+};
 use proptest::prelude::*;
-use sched_sim::server::{Job, Over, Server, run_stream};
+use sched_sim::server::{Ending, Job, Over, Server, run_stream};
 use sched_sim::{
     Affine, BatchHistory, KvPool, OfferedLoad, Orca, Policy, Preemption, Replica, RunEnd,
     RunLimits, RunStatistics, Sarathi, ServerSettings, Simulation, Step, Ticks, Workload,
@@ -20,7 +22,8 @@ fn leaving() -> impl Strategy<Value = (Option<u64>, Vec<Option<u64>>)> {
     ]
 }
 
-type Outcome = (RunEnd, Vec<Over>, Vec<u64>, RunStatistics, (BatchHistory, Gaps));
+type Watch = (BatchHistory, (BlockLog, Gaps));
+type Outcome = (RunEnd, Vec<Over>, Vec<u64>, RunStatistics, Watch);
 
 fn run(mut server: Replica<Box<dyn Policy>, Affine>, jobs: impl Iterator<Item = Job>) -> Outcome {
     let mut over = Vec::new();
@@ -63,12 +66,18 @@ proptest! {
         });
         let skipping = Replica::new(make(policy), step_time).settings(settings).limits(limits);
         let plain = Replica::reference(make(policy), step_time).settings(settings).limits(limits);
-        let (end, over, made, s, (history, gaps)) = run(skipping, jobs());
-        let (plain_end, plain_over, _, plain_s, (plain_history, plain_gaps)) = run(plain, jobs());
+        let (end, over, made, s, (history, (blocks, gaps))) = run(skipping, jobs());
+        let (plain_end, plain_over, _, plain_s, plain_watch) = run(plain, jobs());
+        let (plain_history, (plain_blocks, plain_gaps)) = plain_watch;
         prop_assert_eq!(&over, &plain_over);
         prop_assert_eq!(s, plain_s);
         prop_assert_eq!(end, plain_end);
         prop_assert_eq!(&history, &plain_history);
+        prop_assert!(blocks.agrees_with(&plain_blocks));
+        if let Some(pool) = settings.kv {
+            // What is said to be held is stored somewhere.
+            prop_assert!(plain_blocks.has_room_for_what_is_held(pool.block_size()));
+        }
         gaps.check(&plain_gaps, &s, &made)?;
         let all = over.iter().all(|o| o.progress.record.last_token().is_some());
         if end == RunEnd::Completed && all {
@@ -98,8 +107,14 @@ proptest! {
             // Policies that reserve the last token never preempt.
             prop_assert!(kv.preemptions == 0 || !(3..=4).contains(&policy.0));
         }
+        let departs: Vec<_> = jobs().map(|j| [j.cancel_at, j.timeout_at]).collect();
         for o in &over {
             let (p, r) = (&o.progress, &o.progress.record);
+            // Nobody is completed whose client was not there for the last token.
+            let departs = departs[usize::try_from(p.id).unwrap()].into_iter().flatten().min();
+            let in_time = departs.is_none_or(|at| o.at <= at);
+            prop_assert!(o.ending != Ending::Completed || in_time);
+            prop_assert_eq!(o.ending == Ending::Completed, r.last_token().is_some());
             prop_assert!(r.scheduled().is_none_or(|t| p.arrival <= t));
             prop_assert!(r.first_token() <= r.last_token() || r.last_token().is_none());
             for stall in &p.stalls {
@@ -251,8 +266,9 @@ fn a_return_is_dated_in_a_step_that_serves_nobody() {
         let new = if plain { Replica::reference } else { Replica::new };
         new(policy, step_time).settings(settings)
     };
-    let (end, over, made, s, (history, gaps)) = run(new(false), job());
-    let (plain_end, plain_over, _, plain_s, (plain_history, plain_gaps)) = run(new(true), job());
+    let (end, over, made, s, (history, (_, gaps))) = run(new(false), job());
+    let (plain_end, plain_over, _, plain_s, plain_watch) = run(new(true), job());
+    let (plain_history, (_, plain_gaps)) = plain_watch;
     assert_eq!((end, &over, s, history), (plain_end, &plain_over, plain_s, plain_history));
     gaps.check(&plain_gaps, &s, &made).unwrap();
     assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");

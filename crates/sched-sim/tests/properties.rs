@@ -185,7 +185,7 @@ proptest! {
         prop_assert_eq!((steps, slots, area), (s.steps, s.served_steps, s.served_time));
         prop_assert_eq!(busy, s.busy);
         // Under decode-first whoever is in the batch is served in every step.
-        prop_assert_eq!(s.served_time, s.in_service_time);
+        prop_assert_eq!((s.served_steps, s.served_time), (s.in_service_steps, s.in_service_time));
         prop_assert!(s.utilization_by_steps().is_none_or(|u| 0.0 < u && u <= 1.0));
         prop_assert!(s.utilization_by_time().is_none_or(|u| 0.0 <= u && u <= 1.0));
     }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use metrics_core::{Outcome, RequestTimeline};
 use sched_sim::{
-    Affine, BatchHistory, DecodeFirst, RunEnd, RunLimits, RunResult, Simulation, Ticks, Workload,
-    WorkloadRequest,
+    Affine, BatchHistory, DecodeFirst, KvPool, PrefillFirst, PromptContent, RunEnd, RunLimits,
+    RunResult, Sarathi, ServerSettings, SgLang, Simulation, Ticks, Workload, WorkloadRequest,
 };
 
 /// 1 ms a step, 10 µs a prompt token, 10 µs a decode.
@@ -191,6 +191,28 @@ fn the_clock_jumps_to_the_next_arrival() {
     assert!((s.mean_in_system().unwrap() - 1.0 / 3.0).abs() < 1e-15);
 }
 
+/// By hand, in batches of at most 4: the prompt of `a` takes 2 s. From 2 s to 4 s the prompt of `b`
+/// is computed, and `a` is in the batch and gets nothing. Then both decode for 1 s, and `a` has its
+/// last token; `b` goes on for 1 s. So there is 1 request in the batch for 2 s, 2 for 3 s and 1 for 1 s,
+/// which is 9 of 4 · 6 place-seconds, and 1 + 2 + 2 + 1 of 4 · 4 places by steps. Of the 9
+/// request-seconds 4 are in prefill, 3 in decode and 2 held back.
+#[test]
+fn who_is_held_back_takes_a_place_of_the_batch() {
+    let workload = workload(&[("a", "0s", 1, 2), ("b", "1s", 1, 3)]);
+    let step_time: Affine = "base=1s,prefill=1s/token".parse().unwrap();
+    let policy = PrefillFirst::new(4, 8).unwrap();
+    let run = || Simulation::new(&workload, policy, step_time);
+    for s in [run().run(), run().run_reference()].map(|result| *result.unwrap().statistics()) {
+        assert_eq!((s.steps, s.duration()), (4, "6s".parse().unwrap()));
+        assert_eq!(s.utilization_by_time(), Some(9.0 / 24.0));
+        assert_eq!(s.utilization_by_steps(), Some(6.0 / 16.0));
+        assert_eq!(s.mean_in_service(), Some(9.0 / 6.0));
+        assert_eq!(s.mean_in_prefill(), Some(4.0 / 6.0));
+        assert_eq!(s.mean_in_decode(), Some(3.0 / 6.0));
+        assert_eq!(s.mean_held_back(), Some(2.0 / 6.0));
+    }
+}
+
 /// By hand: prompt 3, answer 2, chunks of 2. Steps compute 2 and 1 prompt tokens, then the two
 /// decodes read 3 and 4 tokens. KV holds 2, 3, 4, 5 tokens at the ends of the four steps.
 #[test]
@@ -203,6 +225,48 @@ fn kv_of_one_request_is_counted_per_step() {
     assert_eq!(s.kv_held_bytes_per_step(100), Some(350.0));
     assert_eq!(s.kv_held_bytes_max(100), 500);
     assert_eq!(s.prefill_decode_ratio(), Some(1.5));
+}
+
+/// A pool of so many blocks of so many tokens.
+fn pool(blocks: u64, size: u64) -> ServerSettings {
+    let mut settings = ServerSettings::default();
+    settings.kv = Some(KvPool::new(blocks, size).unwrap());
+    settings
+}
+
+/// By hand: prompt 32, answer 17, the first token from the prompt's step, which stores 32 tokens. Of
+/// each later token the KV is stored by the step after it, so that 16 decodes end with 33 to 48 in
+/// KV, which is three blocks of 16 tokens: 32 + (33 + 48) · 16 / 2 = 680.
+#[test]
+fn the_newest_token_of_an_answer_is_not_held_yet() {
+    let workload = workload(&[("a", "0s", 32, 17)]);
+    let policy = Sarathi::new(4, 64).unwrap();
+    let run = || Simulation::new(&workload, policy, step_time()).settings(pool(20, 16));
+    for s in [run().run(), run().run_reference()].map(|result| *result.unwrap().statistics()) {
+        assert_eq!((s.steps, s.kv_held_tokens, s.kv_held_max), (17, 680, 48));
+        assert_eq!(s.kv.unwrap().used_max, 3);
+    }
+}
+
+/// By hand: two requests with the same prompt of 10 tokens and answers of 5 tokens. The first step
+/// stores 10 tokens. The second prompt finds 9 of them and computes 1, which makes 11, and once that
+/// step is over the copy of it is given back: 10. Then each of four steps stores a token for each:
+/// 12, 14, 16, 18. Counted once for each request it would be 28 in the end.
+#[test]
+fn what_requests_share_is_held_once() {
+    let request = |id: u64, at: &str| {
+        let mut r = WorkloadRequest::new(id, at.parse().unwrap(), 10, 5);
+        r.content = Some(Box::new(PromptContent::new(vec![(7, 10)])));
+        r
+    };
+    let workload = Workload::new(vec![request(0, "0s"), request(1, "1us")]).unwrap();
+    let policy = SgLang::new(4, 64).unwrap();
+    let run = || Simulation::new(&workload, policy, step_time()).settings(pool(100, 1));
+    for s in [run().run(), run().run_reference()].map(|result| *result.unwrap().statistics()) {
+        assert_eq!((s.steps, s.kv_held_max), (6, 18));
+        assert_eq!(s.kv_held_tokens, 10 + 11 + 12 + 14 + 16 + 18);
+        assert_eq!(s.kv.unwrap().used_max, 18);
+    }
 }
 
 /// The chunks of a prompt of n tokens add up to n² / 2 attention pairs, whatever their size: at

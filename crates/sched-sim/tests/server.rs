@@ -5,8 +5,13 @@ mod common;
 
 use common::{decode_first, driven, step_time, workload};
 use proptest::prelude::*;
+use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Ending, Job, Over, Server, run_stream};
-use sched_sim::{Affine, DecodeFirst, Replica, RunEnd, SimError, Simulation, Ticks};
+use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
+use sched_sim::{
+    Affine, DecodeFirst, Disaggregated, KvTransfer, Replica, RunEnd, Sarathi, SimError, Simulation,
+    Ticks,
+};
 
 fn at(ms: u64) -> Ticks {
     Ticks::from_nanoseconds(ms * 1_000_000)
@@ -128,4 +133,69 @@ fn requests_have_to_arrive_in_order() {
     assert!(server.submit(Job::new(1, at(8), 1, 1)).is_err());
     assert!(server.submit(Job::new(1, at(9), 1, 0)).is_err());
     server.submit(Job::new(1, at(9), 1, 1)).unwrap();
+}
+
+/// Every kind of server with steps of 10 ms, whose first one gives the first token of a prompt, and
+/// how many of 12 tokens are made for a client that leaves in the last of these steps: vLLM drops what
+/// a step made for somebody who has left.
+fn servers() -> Vec<(Box<dyn Server>, u64)> {
+    let step_time: Affine = "base=10ms".parse().unwrap();
+    let policy = Sarathi::new(4, 64).unwrap();
+    let replica = || Replica::new(policy, step_time);
+    let vllm = || VllmReplica::new(VllmConfig::new(40, 240), step_time).unwrap();
+    let two = Fleet::new(vec![replica(), replica()], RouterKind::LeastRequests, 1).unwrap();
+    let at_once = KvTransfer::new(Ticks::ZERO, Ticks::ZERO).unwrap();
+    vec![
+        (Box::new(replica()), 12),
+        (Box::new(Replica::reference(policy, step_time)), 12),
+        (Box::new(two), 12),
+        (Box::new(Disaggregated::new(replica(), replica(), at_once)), 12),
+        (Box::new(vllm()), 11),
+        (Box::new(vllm().asked_in_every_step()), 11),
+    ]
+}
+
+/// The last of 12 tokens is made at 120 ms. Who waits until then has it and is completed; for who has
+/// left at 115 ms, or 1 ns too early, there is no last token.
+#[test]
+fn a_last_token_that_nobody_waits_for_completes_nothing() {
+    let nanosecond = Ticks::from_nanoseconds(120 * 1_000_000 - 1);
+    for (timeout, in_time) in [(at(120), true), (at(115), false), (nanosecond, false)] {
+        for (i, (mut server, late)) in servers().into_iter().enumerate() {
+            let mut job = Job::new(0, Ticks::ZERO, 1, 12);
+            job.timeout_at = Some(timeout);
+            server.submit(job).unwrap();
+            assert_eq!(server.finish(&mut ()).unwrap(), RunEnd::Completed);
+            let mut over = Vec::new();
+            server.take_over(&mut over);
+            let (ending, tokens, last) = if in_time {
+                (Ending::Completed, 12, Some(at(120)))
+            } else {
+                (Ending::TimedOut, late, None)
+            };
+            let progress = &over[0].progress;
+            assert_eq!((over[0].ending, over[0].at), (ending, at(120)), "server {i}, {timeout}");
+            assert_eq!((progress.output_tokens, progress.record.last_token()), (tokens, last));
+            let s = server.statistics();
+            assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
+            assert_eq!((s.completed, s.timed_out), (u64::from(in_time), u64::from(!in_time)));
+        }
+    }
+    // The same of a client that is said to go away while the step runs.
+    for (i, (mut server, late)) in servers().into_iter().enumerate() {
+        server.submit(Job::new(0, Ticks::ZERO, 1, 12)).unwrap();
+        server.advance_to(at(115), &mut ()).unwrap();
+        server.cancel(0);
+        server.finish(&mut ()).unwrap();
+        let mut over = Vec::new();
+        server.take_over(&mut over);
+        assert_eq!(
+            (over[0].ending, over[0].progress.output_tokens),
+            (Ending::Cancelled, late),
+            "{i}"
+        );
+        let s = server.statistics();
+        assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
+        assert_eq!((s.completed, s.cancelled), (0, 1));
+    }
 }

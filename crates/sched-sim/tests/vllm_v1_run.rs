@@ -131,6 +131,7 @@ fn both<'w, T: StepTime + Clone>(
     prop_assert_eq!(&fast_history, &plain_history);
     if let Ok(result) = &fast {
         prop_assert!(fast_blocks.agrees_with(&plain_blocks));
+        prop_assert!(plain_blocks.has_room_for_what_is_held(vllm.config.block_size));
         fast_gaps.check(&plain_gaps, result.statistics(), &tokens_of(result))?;
         let records = result.records().iter();
         if records.clone().all(|r| r.last_token().is_some()) {

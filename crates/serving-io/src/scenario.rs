@@ -48,7 +48,7 @@
 //! | `max_waiting`, `max_waiting_tokens` | who arrives is refused when so many requests wait, or with its prompt more tokens than this; for `vllm-v1` a gateway does it | any number |
 //! | `token_bucket` | a [`TokenBucket`], `"10/s,burst=20"`; likewise | none |
 //! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; likewise | none |
-//! | `timeout` | how long clients wait for the last token | without end |
+//! | `timeout` | how long clients wait for the last token; who has not got it by then is timed out | without end |
 //! | `until` | no step starts after this much simulated time | none |
 //! | `warm_up`, `cool_down` | what is measured leaves out so many requests, `"500"`, or so much time, `"60s"`, from the first arrival on and before the last ([`Cuts`]); `warm_up = "auto"` is what MSER-5 finds | all is measured |
 //! | `replicas`, `router` | servers behind a [`RouterKind`] | 1, `least-requests` |

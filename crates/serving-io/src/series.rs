@@ -12,7 +12,7 @@
 //! | `running` | requests in the batch |
 //! | `decodes`, `prefills` | those that decoded in each step, and prompt chunks in each step |
 //! | `prefill_tokens` | prompt tokens in each step |
-//! | `kv_held_tokens_start`, `kv_held_tokens_end` | tokens that the batch held in KV before the first step and after the last, before anybody left; in between they grow by the same number in each step |
+//! | `kv_held_tokens_start`, `kv_held_tokens_end` | tokens whose KV the batch held before the first step and after the last, before anybody left: a prefix that several requests share counts once, and the newest token of an answer only once it is stored, by the step that comes next; in between they grow by the same number in each step |
 //! | `kv_used_blocks_start`, `kv_used_blocks_end` | KV blocks of the batch while the first step ran and while the last did, where blocks are counted |
 //! | `kv_cached_blocks_start`, `kv_cached_blocks_end` | blocks that hold a prefix and that nobody uses, likewise, where there is a prefix cache |
 //!

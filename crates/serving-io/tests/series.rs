@@ -136,7 +136,7 @@ fn a_transfer_is_a_slice_between_two_pools() {
     {"series":"steps","pool":"prefill","server":0,"start_s":0.0,"end_s":0.002,"steps":1,"running":1,"decodes":0,"prefills":1,"prefill_tokens":100,"kv_held_tokens_start":0,"kv_held_tokens_end":100}
     {"series":"steps","pool":"prefill","server":0,"start_s":0.002,"end_s":0.0045,"steps":0,"running":0,"decodes":0,"prefills":0,"prefill_tokens":0,"kv_held_tokens_start":0,"kv_held_tokens_end":0}
     {"series":"steps","pool":"decode","server":0,"start_s":0.0,"end_s":0.0025,"steps":0,"running":0,"decodes":0,"prefills":0,"prefill_tokens":0,"kv_held_tokens_start":0,"kv_held_tokens_end":0}
-    {"series":"steps","pool":"decode","server":0,"start_s":0.0025,"end_s":0.0045,"steps":2,"running":1,"decodes":1,"prefills":0,"prefill_tokens":0,"kv_held_tokens_start":101,"kv_held_tokens_end":103}
+    {"series":"steps","pool":"decode","server":0,"start_s":0.0025,"end_s":0.0045,"steps":2,"running":1,"decodes":1,"prefills":0,"prefill_tokens":0,"kv_held_tokens_start":100,"kv_held_tokens_end":102}
     "#);
     insta::assert_snapshot!(trace(&result, &history, &names), @"
     (1, 0) is prefill 0 steps

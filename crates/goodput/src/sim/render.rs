@@ -482,9 +482,13 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
         text,
         "stages",
         &format!(
-            "mean {} in prefill, {} in decode; {} prompt tokens per output token",
+            "mean {} in prefill, {} in decode{}; {} prompt tokens per output token",
             number(s.mean_in_prefill()),
             number(s.mean_in_decode()),
+            match s.mean_held_back().filter(|x| 0.0 < *x) {
+                Some(x) => format!(", {} held back", format::rate(x)),
+                None => String::new(),
+            },
             number(s.prefill_decode_ratio())
         ),
     )?;
@@ -518,12 +522,11 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
         text,
         "",
         &format!(
-            "{} of {} blocks used by time, at most {}; OOM rate {} ({} refusals)",
+            "{} of {} blocks used by time, at most {}; OOM rate {}",
             share(s.kv_utilization()),
             cache.blocks,
             share(cache.utilization_max()),
-            share(s.oom_rate()),
-            cache.counters.oom_refusals
+            share(s.oom_rate())
         ),
     )?;
     // Elsewhere blocks are counted only, and nothing is found again.
@@ -898,6 +901,7 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
             "waiting_mean": s.mean_waiting(),
             "in_prefill_mean": s.mean_in_prefill(),
             "in_decode_mean": s.mean_in_decode(),
+            "held_back_mean": s.mean_held_back(),
             "prefill_decode_ratio": s.prefill_decode_ratio(),
             "kv_held_tokens_mean": s.kv_held_bytes_per_step(1),
             "kv_held_tokens_max": s.kv_held_max,
@@ -906,7 +910,7 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
         }),
     );
     if let Some(kv) = &s.kv {
-        map.insert("kv_cache".to_owned(), kv_json(s, kv));
+        map.insert("kv_cache".to_owned(), kv_json(s, kv, run.config.is_some()));
     }
     let findings: Vec<Value> = run.findings.iter().map(finding_json).collect();
     map.insert("findings".to_owned(), Value::Array(findings));
@@ -942,7 +946,7 @@ fn engine_json(c: &VllmConfig) -> Value {
     })
 }
 
-fn kv_json(s: &RunStatistics, kv: &KvStatistics) -> Value {
+fn kv_json(s: &RunStatistics, kv: &KvStatistics, is_vllm: bool) -> Value {
     json!({
         "blocks": kv.blocks,
         "utilization_by_time": s.kv_utilization(),
@@ -956,7 +960,8 @@ fn kv_json(s: &RunStatistics, kv: &KvStatistics) -> Value {
         "cached_blocks": kv.cached_blocks,
         "refilled_blocks": kv.refilled_blocks(),
         "refill_rate": kv.refill_rate(),
-        "oom_refusals": kv.counters.oom_refusals,
+        // Other policies do not try what does not fit, so that there is nothing to count.
+        "failed_allocations": is_vllm.then_some(kv.counters.failed_allocations),
         "oom_rate": s.oom_rate(),
         "preemptions": kv.preemptions,
         "preempted_requests": kv.preempted_requests,

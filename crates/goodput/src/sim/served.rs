@@ -131,12 +131,15 @@ fn replica_line(i: usize, s: &RunStatistics) -> String {
     let share = |x: Option<f64>| x.map_or("-".to_owned(), format::percent);
     let hits = s.kv.and_then(|kv| kv.hit_rate());
     let hits = hits.map(|h| format!(", prefix hit rate {}", format::percent(h)));
+    let kv = s.kv_utilization();
+    let kv = kv.map(|used| format!(", {} of the KV blocks by time", format::percent(used)));
     format!(
-        "{}: {}, busy {}, {} of the batch by time{}",
+        "{}: {}, busy {}, {} of the batch by time{}{}",
         i + 1,
         format::things(s.injected, "request"),
         share(s.busy_share()),
         share(s.utilization_by_time()),
+        kv.unwrap_or_default(),
         hits.unwrap_or_default()
     )
 }
@@ -180,6 +183,8 @@ pub fn replicas_json(router: RouterKind, each: &[RunStatistics]) -> Value {
                 "busy_share": s.busy_share(),
                 "batch_utilization_by_time": s.utilization_by_time(),
                 "waiting_max": s.waiting_max,
+                "kv_utilization_by_time": s.kv_utilization(),
+                "kv_utilization_max": s.kv.and_then(|kv| kv.utilization_max()),
                 "prefix_hit_rate": s.kv.and_then(|kv| kv.hit_rate()),
                 "preemptions": s.kv.map(|kv| kv.preemptions),
             })

@@ -397,7 +397,8 @@ impl<S: Server> Server for Fleet<S> {
     }
 
     fn each(&self) -> Vec<RunStatistics> {
-        self.servers.iter().map(Server::statistics).collect()
+        let whole = self.statistics();
+        self.servers.iter().map(|server| server.statistics().as_part_of(&whole)).collect()
     }
 
     fn statistics(&self) -> RunStatistics {

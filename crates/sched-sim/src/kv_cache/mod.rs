@@ -152,8 +152,9 @@ pub struct KvCounters {
     pub evicted_blocks: u64,
     /// Blocks that were registered again after their last copy had been evicted: the refill.
     pub refilled_blocks: u64,
-    /// Times that an admission or a running request was refused for want of blocks.
-    pub oom_refusals: u64,
+    /// Times that too few blocks were idle for an admission or a running request: once for each
+    /// attempt, so that the head of a queue counts in every step that it waits. No request fails.
+    pub failed_allocations: u64,
 }
 
 impl KvCounters {
@@ -166,7 +167,7 @@ impl KvCounters {
             registered_blocks: self.registered_blocks + other.registered_blocks,
             evicted_blocks: self.evicted_blocks + other.evicted_blocks,
             refilled_blocks: self.refilled_blocks + other.refilled_blocks,
-            oom_refusals: self.oom_refusals + other.oom_refusals,
+            failed_allocations: self.failed_allocations + other.failed_allocations,
         }
     }
 }
@@ -193,6 +194,8 @@ pub struct KvCache {
     prefixes: Prefixes,
     used: u64,
     cached: u64,
+    /// Entries of tables beyond the first one of a block.
+    shared: u64,
     counters: KvCounters,
     /// Branches of a request that waits, and whether a block of theirs was registered or evicted.
     watched: Vec<u32>,
@@ -217,6 +220,7 @@ impl KvCache {
             prefixes: Prefixes::new(),
             used: 0,
             cached: 0,
+            shared: 0,
             counters: KvCounters::default(),
             watched: Vec::new(),
             touched: false,
@@ -248,8 +252,16 @@ impl KvCache {
         KvBooks { used: self.used, cached: self.cached, free, total: self.options.blocks }
     }
 
-    /// Counts every block anew and says whether that agrees with [`books`](Self::books), which are
-    /// kept as blocks move; for tests, since it walks the whole pool.
+    /// Tokens of full blocks that are in several tables, for each table beyond the first: what a sum
+    /// over the requests counts too much.
+    #[must_use]
+    pub fn shared_tokens(&self) -> u64 {
+        self.shared * self.options.block_size
+    }
+
+    /// Counts every block anew and says whether that agrees with [`books`](Self::books) and
+    /// [`shared_tokens`](Self::shared_tokens), which are kept as blocks move; for tests, since it walks
+    /// the whole pool.
     #[must_use]
     pub fn books_balance(&self) -> bool {
         let used = self.pool.blocks.iter().skip(1).filter(|b| b.users > 0).count() as u64;
@@ -262,7 +274,10 @@ impl KvCache {
             *(if block.registered() { &mut cached } else { &mut free }) += 1;
         }
         let counted = KvBooks { used, cached, free, total: self.options.blocks };
-        counted == self.books() && used + cached + free == self.options.blocks
+        let entries: u64 = self.pool.blocks.iter().skip(1).map(|b| u64::from(b.users)).sum();
+        counted == self.books()
+            && used + cached + free == self.options.blocks
+            && used + self.shared == entries
     }
 
     /// Ids of the idle blocks in the order in which they will be handed out.
@@ -319,7 +334,7 @@ impl KvCache {
     /// if there are too few idle blocks.
     pub fn admit(&mut self, table: &mut BlockTable, hit: Hit, queried: u64, tokens: u64) -> bool {
         if self.need(hit, tokens) > self.pool.idle() {
-            self.counters.oom_refusals += 1;
+            self.counters.failed_allocations += 1;
             return false;
         }
         if self.options.prefix_caching && 0 < queried {
@@ -336,6 +351,8 @@ impl KvCache {
                 self.pool.unlink(id);
                 self.cached -= 1;
                 self.used += 1;
+            } else {
+                self.shared += 1;
             }
             self.pool.block(id).users += 1;
             table.blocks.push(id);
@@ -354,7 +371,7 @@ impl KvCache {
     fn extend_by_blocks(&mut self, table: &mut BlockTable, tokens: u64) -> bool {
         let more = (tokens - table.room).div_ceil(self.options.block_size);
         if more > self.pool.idle() {
-            self.counters.oom_refusals += 1;
+            self.counters.failed_allocations += 1;
             return false;
         }
         let mut id = self.pool.front();
@@ -417,6 +434,7 @@ impl KvCache {
             let block = self.pool.block(id);
             block.users -= 1;
             if block.users > 0 {
+                self.shared -= 1;
                 continue;
             }
             freed += 1;
@@ -437,9 +455,9 @@ impl KvCache {
         self.reset(table, 0);
     }
 
-    /// Counts refusals that the caller decided by [`need`](Self::need).
-    pub fn count_oom_refusals(&mut self, refusals: u64) {
-        self.counters.oom_refusals += refusals;
+    /// Counts attempts that the caller decided by [`need`](Self::need).
+    pub fn count_failed_allocations(&mut self, times: u64) {
+        self.counters.failed_allocations += times;
     }
 
     /// Begins to watch the prefixes of a request: what its look-up finds can only change when

@@ -285,8 +285,8 @@ impl<T: StepTime> VllmReplica<T> {
             self.scheduler.update_from_output(plan);
         }
         self.deliver();
-        self.let_go();
-        let waiting = self.scheduler.num_waiting() as u64;
+        self.let_go(self.clock.now);
+        let waiting = self.waiting();
         self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
         if self.clock.inside() == 0 && self.pending.is_empty() {
             return Ok(false);
@@ -345,10 +345,10 @@ impl<T: StepTime> VllmReplica<T> {
                 made_tokens: job.made_tokens,
                 made_at: job.made_at.map(|at| at.0),
             };
-            let scheduler = &self.scheduler;
+            let (scheduler, entries) = (&self.scheduler, &self.entries);
             let seen = Seen {
-                waiting: scheduler.num_waiting() as u64,
-                waiting_tokens: || scheduler.waiting_tokens(),
+                waiting: self.waiting(),
+                waiting_tokens: || waiting_tokens(entries, scheduler),
                 kv_used: || scheduler.kv_cache().books().used as f64 / self.kv.blocks as f64,
             };
             let own_tokens = if job.made_tokens == 0 { job.input_tokens } else { 0 };
@@ -395,18 +395,24 @@ impl<T: StepTime> VllmReplica<T> {
         }
     }
 
+    /// Requests that have arrived and are in no step that has begun. With async scheduling the queue
+    /// of the scheduler is shorter: who is in the step after the one that runs has left it.
+    fn waiting(&self) -> u64 {
+        self.clock.inside() - self.in_batch
+    }
+
     /// The first departure of a request that is inside.
     fn next_departure(&mut self) -> Option<Ticks> {
         let entries = &self.entries;
         self.departures.next(|id, place| entries[place].is(id))
     }
 
-    /// Lets go whoever's client has left by now.
-    fn let_go(&mut self) {
+    /// Lets go whoever's client has left by `by`, which is now or just before.
+    fn let_go(&mut self, by: Ticks) {
         let now = self.clock.now;
         loop {
             let entries = &self.entries;
-            let due = self.departures.due(now, |id, place| entries[place].is(id));
+            let due = self.departures.due(by, |id, place| entries[place].is(id));
             let Some((id, _, why)) = due else { break };
             let prefilled = self.scheduler.prefilled(id).unwrap_or_default();
             let Some(finished) = self.scheduler.abort(id) else { continue };
@@ -477,7 +483,10 @@ impl<T: StepTime> VllmReplica<T> {
         let Some(flight) = self.in_flight.pop_front() else { return Ok(()) };
         self.fly(&flight);
         let stretch = self.pass(&flight, observer);
-        self.let_go();
+        // Who leaves as the step ends gets its token.
+        if let Some(before) = self.clock.now.0.checked_sub(1) {
+            self.let_go(Ticks(before));
+        }
         let Flight { plan, end, work, .. } = flight;
         self.scheduler.tell(end.0);
         self.scheduler.update_from_output(plan);
@@ -758,6 +767,14 @@ impl<T: StepTime> VllmReplica<T> {
         let prefilled = self.scheduler.prefilled(entry.id);
         (prefilled.unwrap_or_default(), decoded.unwrap_or_default())
     }
+}
+
+/// Tokens that those have to prefill who have arrived and are in no step that has begun.
+fn waiting_tokens(entries: &[Entry], scheduler: &VllmV1) -> u64 {
+    let waiting = entries.iter().filter(|entry| entry.inside && !entry.in_batch);
+    // What came with its KV has nothing to prefill until it loses that.
+    let own = waiting.filter(|entry| entry.made == 0 || !entry.stalls.is_empty());
+    own.map(|entry| scheduler.left_to_prefill(entry.id)).sum()
 }
 
 impl Entry {

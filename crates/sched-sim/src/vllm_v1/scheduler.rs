@@ -236,6 +236,12 @@ impl Sequence {
         self.tokens - self.prompt
     }
 
+    /// Known tokens whose step has not run; none of a request whose KV came with it.
+    fn left_to_prefill(&self) -> u64 {
+        let ran = self.computed.saturating_sub(self.in_flight);
+        if self.brought == 0 { self.tokens.saturating_sub(ran) } else { 0 }
+    }
+
     fn finished(&self, reason: FinishReason) -> Finished {
         let (outputs, preemptions) = (self.outputs(), self.preemptions);
         Finished { id: self.id, reason, outputs, preemptions }
@@ -477,10 +483,13 @@ impl VllmV1 {
     #[must_use]
     pub fn waiting_tokens(&self) -> u64 {
         let waits = |seq: &&Sequence| matches!(seq.status, Status::Waiting | Status::Preempted);
-        let left = |seq: &Sequence| {
-            if seq.brought == 0 { seq.tokens.saturating_sub(seq.computed) } else { 0 }
-        };
-        self.seqs.iter().filter(waits).map(left).sum()
+        self.seqs.iter().filter(waits).map(Sequence::left_to_prefill).sum()
+    }
+
+    /// The same of one request that is not over, whose steps in flight count as not run.
+    pub(super) fn left_to_prefill(&self, id: u64) -> u64 {
+        let seq = self.by_id.get(&id).and_then(|&slot| self.seqs.get(slot as usize));
+        seq.map_or(0, Sequence::left_to_prefill)
     }
 
     /// Whether any request is not over.
@@ -511,11 +520,11 @@ impl VllmV1 {
         running.map(|seq| seq.id).filter(move |&id| rows.next_if_eq(&id).is_none())
     }
 
-    /// Computed tokens of the requests that run, those in steps in flight included; a shared
-    /// prefix counts for each of them.
+    /// Computed tokens of the requests that run, those in steps in flight included; a prefix whose
+    /// blocks several of them share counts once.
     #[must_use]
     pub fn held_tokens(&self) -> u64 {
-        self.held
+        self.held - self.kv.shared_tokens()
     }
 
     /// Whether vLLM's input processor would take a request.
@@ -884,7 +893,7 @@ impl VllmV1 {
             }
             // The head blocks all behind it, under both policies, and displaces nobody.
             if !self.fits(hit, slot, computed + n) {
-                self.kv.count_oom_refusals(1);
+                self.kv.count_failed_allocations(1);
                 break;
             }
             let seq = &mut self.seqs[slot as usize];

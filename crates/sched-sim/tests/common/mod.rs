@@ -193,14 +193,16 @@ pub fn tokens_of(result: &RunResult<'_>) -> Vec<u64> {
 #[derive(Default)]
 pub struct BlockLog {
     steps: u64,
-    ends: Vec<(u64, Option<Blocks>)>,
+    /// Which step it was, the tokens that the batch held after it, and the blocks while it ran.
+    ends: Vec<(u64, u64, Option<Blocks>)>,
 }
 
 impl Observer for BlockLog {
     fn stretch(&mut self, s: &Stretch) {
-        self.ends.push((self.steps, s.blocks.map(|ends| ends[0])));
+        let held = |steps| s.held_tokens + steps * (s.work.prefill_tokens + s.work.decodes);
+        self.ends.push((self.steps, held(1), s.blocks.map(|ends| ends[0])));
         self.steps += s.steps;
-        self.ends.push((self.steps - 1, s.blocks.map(|ends| ends[1])));
+        self.ends.push((self.steps - 1, held(s.steps), s.blocks.map(|ends| ends[1])));
     }
 }
 
@@ -209,6 +211,12 @@ impl BlockLog {
     pub fn agrees_with(&self, plain: &Self) -> bool {
         let step = |n: u64| plain.ends.get(usize::try_from(2 * n).unwrap());
         self.steps == plain.steps && self.ends.iter().all(|end| step(end.0) == Some(end))
+    }
+
+    /// Whether all tokens that are said to be held fit into the blocks in use, of so many tokens.
+    pub fn has_room_for_what_is_held(&self, block_size: u64) -> bool {
+        let mut all = self.ends.iter();
+        all.all(|(_, held, blocks)| blocks.is_none_or(|b| *held <= b.used * block_size))
     }
 }
 

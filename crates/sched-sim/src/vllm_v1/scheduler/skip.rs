@@ -172,7 +172,7 @@ impl VllmV1 {
         self.held += tokens;
         self.executed += steps;
         if matches!(quiet.head, Head::NoBlocks(_)) {
-            self.kv.count_oom_refusals(steps);
+            self.kv.count_failed_allocations(steps);
         }
         steps
     }
