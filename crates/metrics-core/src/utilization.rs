@@ -26,8 +26,8 @@ fn fits(b: u64, max_batch_size: u64) -> Result<()> {
 /// batch_utilization = Σ active_batch_history[t] / (T · max_batch_size), over the T steps t
 /// ```
 ///
-/// `active_batch_history` holds the number of requests in each step, `max_batch_size` the most
-/// that a step can hold. Every step counts alike, however long it took:
+/// `active_batch_history` holds the number of requests in the batch in each step, also those that
+/// the step holds back, `max_batch_size` the most that the batch can hold. Every step counts alike, however long it took:
 /// [`batch_utilization_by_time`] weighs by duration. High is not good by itself, since a backlog
 /// fills the batch as well.
 ///
@@ -75,7 +75,10 @@ pub const BATCH_UTILIZATION: Metric = Metric {
             "b_t",
             Unit::REQUEST,
             (0.0, 256.0),
-            text("requests in each scheduler step", "各调度步中的请求数"),
+            text(
+                "requests in the batch in each step, served by it or held back",
+                "各步中 batch 里的请求数，含该步搁置的",
+            ),
         ),
         MAX_BATCH_SIZE_INPUT,
     ],
