@@ -21,7 +21,7 @@ use metrics_core::validity::engine::{
     inflated_hit_rate, kv_blind, preemption_storm, printed_concurrency,
 };
 use metrics_core::validity::evidence::{
-    Conservation, Ideal, Load, Rate, Server, ServerSample, Spread, Stated,
+    Bound, Conservation, Ideal, Load, Rate, Server, ServerSample, Spread, Stated,
 };
 use metrics_core::validity::load::{W01, W02};
 use metrics_core::validity::model::{
@@ -338,8 +338,12 @@ fn cases() -> Vec<(&'static [&'static str], Case)> {
             &["W25"],
             Case {
                 change: |e| {
-                    e.ideal =
-                        &[Ideal { subject: Subject::Tpot, measured_s: 0.010, bound_s: 0.014 }];
+                    e.ideal = &[Ideal {
+                        subject: Subject::Tpot,
+                        measured_s: 0.010,
+                        bound_s: 0.014,
+                        bound: Bound::Floor,
+                    }];
                 },
                 ..Case::of(sound())
             },
@@ -447,7 +451,10 @@ fn rules_of_other_commands_fire_and_are_silent() {
         ..Server::default()
     };
     let whole = Conservation { injected: 10, completed: 10, ..Conservation::default() };
-    let ideal = |measured_s| Ideal { subject: Subject::Tpot, measured_s, bound_s: 0.0176 };
+    let beside =
+        |measured_s, bound| Ideal { subject: Subject::Tpot, measured_s, bound_s: 0.0176, bound };
+    let ideal = |measured_s| beside(measured_s, Bound::Floor);
+    let load = |measured_s| beside(measured_s, Bound::Load);
     let closed = |mean: f64| Facts {
         load: Load::closed(8),
         output: metrics_core::validity::evidence::Lengths {
@@ -511,6 +518,8 @@ fn rules_of_other_commands_fire_and_are_silent() {
         ),
         ("W25", against_ideal(&ideal(0.015_09)), against_ideal(&ideal(0.02))),
         ("W25", against_ideal(&ideal(0.106)), None),
+        // What the load would cost in one batch is beaten by whoever waits.
+        ("W25", against_ideal(&load(0.106)), against_ideal(&load(0.001))),
         ("W27", client_against_server(0.5, 0.3), client_against_server(0.33, 0.3)),
         (
             "W28",
