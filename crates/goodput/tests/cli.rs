@@ -722,7 +722,7 @@ fn what_vllm_would_refuse_is_refused_with_the_reason() {
         run_in(dir.path(), &all.split(' ').collect::<Vec<_>>())
     };
     insta::assert_snapshot!(sim("--num-kv-blocks 25 --max-model-len 400"), @r#"
-    goodput: a request of max_model_len (400) tokens needs 25 blocks of 16 tokens, but the KV cache has 24 besides the null block: lower max_model_len to 384, or raise num_blocks to 26
+    goodput: a request of max_model_len (400) tokens needs 25 blocks of 16 tokens, but the KV cache has 24 besides the null block: lower max_model_len to 384, or raise num_blocks (--num-kv-blocks) to 26
     exit 2
     "#);
     insta::assert_snapshot!(sim("--num-kv-blocks 500 --max-num-seqs 512 --max-num-batched-tokens 256"), @r#"
