@@ -23,7 +23,7 @@ use metrics_core::validity::engine::{
 use metrics_core::validity::evidence::{
     Bound, Conservation, Ideal, Load, Rate, Server, ServerSample, Spread, Stated,
 };
-use metrics_core::validity::load::{W01, W02};
+use metrics_core::validity::load::{W01, W02, overloaded};
 use metrics_core::validity::model::{
     cost_at_full_duty, crosses_saturation, errors_cancel, gpu_utilization_as_load,
     simulation_truncated,
@@ -536,7 +536,20 @@ fn rules_of_other_commands_fire_and_are_silent() {
                 .or_else(|| trace_timing(&TraceTiming { span_s: 9_900.0, ..ms })),
             None,
         ),
-        ("W32", hot_replica(&[785, 215], Some(0.6)), hot_replica(&[520, 480], None)),
+        ("W32", hot_replica(&[785, 215], &[], Some(0.6)), hot_replica(&[520, 480], &[], None)),
+        // The same shares of a busy fleet and of an idle one, whose ties go to the first.
+        (
+            "W32",
+            hot_replica(&[527, 73], &[12.0, 1.5], None),
+            hot_replica(&[527, 73], &[0.14, 0.02], None),
+        ),
+        // Many short requests on one replica and few long ones on the other are balanced.
+        (
+            "W32",
+            hot_replica(&[400, 100], &[9.0, 3.0], None),
+            hot_replica(&[400, 100], &[6.0, 6.0], None),
+        ),
+        ("W04", overloaded(2.39), overloaded(0.99)),
         (
             "W33",
             gpu_utilization_as_load("avg(DCGM_FI_DEV_GPU_UTIL) > 90"),

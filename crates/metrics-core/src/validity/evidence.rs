@@ -231,11 +231,11 @@ pub struct Ideal {
     pub subject: Subject,
     /// As measured, in seconds.
     pub measured_s: f64,
-    /// The least possible, in seconds.
+    /// The bound, in seconds.
     pub bound_s: f64,
-}
     /// Which kind of bound that is.
     pub bound: Bound,
+}
 
 /// What is known of one run, as readers have it.
 ///
@@ -505,6 +505,8 @@ pub struct Facts {
     pub prompts: Prompts,
     /// Requests of each replica, where there are several.
     pub replicas: Vec<u64>,
+    /// Mean number of requests that each of them had at a time; empty where that is not known.
+    pub replicas_in_system: Vec<f64>,
     /// What the engine says.
     pub server: Server,
     /// Where the requests of a simulation went.
