@@ -286,7 +286,9 @@ fn rate_while_waiting(
             // The step under way may have the last of them, who is scheduled when it ends.
             let inside = server.inside();
             if ended || inside.iter().all(|p| p.record.scheduled().is_some()) {
-                inside.iter().for_each(|p| keep(&p.record));
+                for p in &inside {
+                    keep(&p.record);
+                }
                 break;
             }
         }
