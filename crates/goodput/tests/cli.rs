@@ -1056,8 +1056,8 @@ fn fleets_are_compared_and_their_replicas_shown() {
     Resources
       in the system    mean 14.52: 14.49 in the batch of 16 on each of 2 replicas, 0.0317 waiting
       replicas         2 replicas behind round-robin; the fullest had 1.00 times the mean of the requests
-                       1: 300 requests, busy 100.0 %, 49.4 % of the batch by time
-                       2: 300 requests, busy 100.0 %, 44.4 % of the batch by time
+                       0: 300 requests, busy 100.0 %, 49.4 % of the batch by time
+                       1: 300 requests, busy 100.0 %, 44.4 % of the batch by time
     ");
     let tail = sim(&["--replicas", "1", "--explain-tail", "p99"]);
     insta::assert_snapshot!(part(&tail, "Where the time", "\nDiagnosis"), @r"

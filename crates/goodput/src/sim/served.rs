@@ -133,7 +133,7 @@ fn replica_line(i: usize, s: &RunStatistics) -> String {
     let hits = hits.map(|h| format!(", prefix hit rate {}", format::percent(h)));
     format!(
         "{}: {}, busy {}, {} of the batch by time{}",
-        i + 1,
+        i,
         format::things(s.injected, "request"),
         share(s.busy_share()),
         share(s.utilization_by_time()),
