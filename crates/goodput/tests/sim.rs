@@ -816,4 +816,15 @@ fn a_load_without_rho_says_why() {
         ));
         assert!(text.contains(says) && !text.contains("rho -"), "{text}");
     }
+    // Forty at once are no rate, and fill a batch of four all the same.
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "arrival_s,input_tokens,output_tokens\n".to_owned() + &"0,500,50\n".repeat(40);
+    std::fs::write(dir.path().join("burst.csv"), trace).unwrap();
+    let map = "--map arrival_s=arrival_s,input_tokens=input_tokens,output_tokens=output_tokens";
+    let burst = format!("--trace burst.csv {map} --policy sarathi --chunk 512 --max-num-seqs 4");
+    let text = run_in(dir.path(), &burst);
+    let load =
+        part(&text, "  load             no arrival rate, as all arrive at one instant; how ");
+    assert!(load.ends_with("/s are completed while a queue is never empty"), "{load}");
+    assert!(text.contains("W04 warn  40 requests were sent within 0 ms"), "{text}");
 }

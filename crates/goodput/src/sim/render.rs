@@ -213,14 +213,19 @@ fn one_load_lines(run: &Simulated, load: &OfferedLoad) -> Vec<String> {
         }
         None => format!("no arrival rate, as all arrive at one instant; {demand}"),
     }];
-    lines.push(match load.relative() {
-        Some(relative) => format!(
+    lines.push(match (load.relative(), load.saturated_rate) {
+        (Some(relative), _) => format!(
             "{} of the {}/s that are completed while a queue is never empty",
             format::percent(relative),
             shown(load.saturated_rate)
         ),
-        None => "all requests together do not fill the batch, so no saturated rate can be measured"
-            .to_owned(),
+        (None, Some(_)) => {
+            format!("{}/s are completed while a queue is never empty", shown(load.saturated_rate))
+        }
+        (None, None) => {
+            "all requests together do not fill the batch, so no saturated rate can be measured"
+                .to_owned()
+        }
     });
     lines
 }
