@@ -2,6 +2,7 @@
 
 mod explain;
 mod generate;
+mod overload;
 mod pools;
 mod render;
 mod seeds;
@@ -22,6 +23,7 @@ use metrics_core::slo::SloSet;
 use metrics_core::steady::mser5;
 use metrics_core::table::{Observed, RequestTable};
 use metrics_core::validity::evidence::Conservation;
+use metrics_core::validity::load::overloaded;
 use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use rayon::prelude::*;
 use sched_sim::fleet::RouterKind;
@@ -48,6 +50,7 @@ use serving_io::servers::Servers as FleetServers;
 use serving_io::timeline::Header;
 
 use self::explain::Spent;
+use self::overload::Overload;
 use self::pools::{Moved, Pools};
 use self::served::{Arriving, Maker, TailAnswer};
 use crate::output::{Format, check_outputs};
@@ -192,17 +195,18 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     /// Refuse who arrives when so many requests wait; this and the next three stand for a gateway
-    /// in front of vllm-v1, which refuses nobody for it.
-    #[arg(long, value_name = "REQUESTS")]
+    /// in front of vllm-v1, which refuses nobody for it. One value each: variants of a scenario may
+    /// differ in them.
+    #[arg(long, value_name = "REQUESTS", value_parser = one_count)]
     max_waiting: Option<u64>,
     /// Refuse who arrives when with its prompt more tokens than this would wait.
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = one_count)]
     max_waiting_tokens: Option<u64>,
     /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20.
     #[arg(long, value_name = "RATE,burst=N")]
     token_bucket: Option<TokenBucket>,
-    /// Refuse who arrives unless queue, KV cache and P99 of TTFT have room, such as
-    /// queue=16,kv=0.9,slo=500ms,window=30s.
+    /// Refuse who arrives unless queue, KV cache and P99 of TTFT have room: all four of
+    /// queue=16,kv=0.9,slo=500ms,window=30s, in any order.
     #[arg(long, value_name = "LIMITS")]
     admission_rule: Option<AdmissionRule>,
     /// Start no step after this much simulated time; the run is then truncated.
@@ -220,7 +224,8 @@ pub struct Arguments {
     /// Write every request's timeline, for `goodput report`; needs a single setting.
     #[arg(long, value_name = "FILE")]
     requests_out: Option<PathBuf>,
-    /// Where the time of the slowest requests went, those from this percentile on, such as p99.
+    /// Where the time of the slowest requests went, those from this percentile on, such as p99; of
+    /// several settings with --format json alone.
     #[arg(long, value_name = "PERCENTILE", conflicts_with = "seeds")]
     explain_tail: Option<String>,
     /// Write steps and requests as a Chrome trace, which Perfetto shows; needs a single setting.
@@ -538,6 +543,8 @@ struct Simulated {
     report: Option<Report>,
     statistics: RunStatistics,
     load: OfferedLoad,
+    /// What becomes of the queue, if more arrives than can be served.
+    overload: Option<Overload>,
     end: RunEnd,
     /// Steps outside of the range in which the step time is known.
     beyond: Vec<String>,
@@ -561,6 +568,18 @@ struct Simulated {
     verdict: Verdict,
 }
 
+impl Simulated {
+    /// Whether the run was cut while requests of what is measured were left.
+    fn is_truncated(&self) -> bool {
+        is_truncated(self.report.as_ref(), self.end)
+    }
+}
+
+/// Whether a run was cut before what is measured of it had ended.
+fn is_truncated(report: Option<&Report>, end: RunEnd) -> bool {
+    report.and_then(|r| r.measured).map_or(end.is_truncated(), |m| m.truncated)
+}
+
 /// All runs, and what they share.
 struct Answer {
     title: String,
@@ -575,18 +594,7 @@ struct Answer {
 pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
     sketch::check(arguments)?;
     let (source, settings) = plan(arguments)?;
-    for (option, file) in [
-        ("--requests-out", &arguments.requests_out),
-        ("--trace-out", &arguments.trace_out),
-        ("--series", &arguments.series),
-    ] {
-        if file.is_some() && settings.len() != 1 {
-            let n = settings.len();
-            bail!(
-                "{option}: needs a single setting, got {n}: give --max-num-seqs and --chunk one value each"
-            );
-        }
-    }
+    shown(arguments, &settings, format)?;
     if let Some(n) = arguments.seeds {
         return seeds::run(arguments, &source, settings, n, format);
     }
@@ -616,6 +624,49 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         runs,
     };
     render::render(&answer, format)
+}
+
+/// Refuses files of one setting for several, and answers that a form does not have.
+fn shown(arguments: &Arguments, settings: &[Setting], format: Format) -> Result<()> {
+    let files = [
+        ("--requests-out", &arguments.requests_out),
+        ("--trace-out", &arguments.trace_out),
+        ("--series", &arguments.series),
+    ];
+    let (n, all) = (settings.len(), settings.iter().collect::<Vec<_>>());
+    let how = || match arguments.scenario {
+        Some(_) => {
+            "options with one value each replace what its variants differ in, or keep one of them in \
+             the file"
+        }
+        None => "give --max-num-seqs, --chunk and every other list one value each",
+    };
+    let first = || render::varying(&all).join("; ");
+    for (option, file) in files {
+        if file.is_some() && n != 1 {
+            bail!("{option}: needs a single setting, got {n} ({}): {}", first(), how());
+        }
+    }
+    if arguments.explain_tail.is_some() {
+        match format {
+            Format::Csv | Format::Md => {
+                bail!("--explain-tail: is in text and JSON, CSV and Markdown have no place for it")
+            }
+            Format::Text if n != 1 => bail!(
+                "--explain-tail: needs a single setting in text, got {n}: {}, or add --format json",
+                how()
+            ),
+            Format::Text | Format::Json => {}
+        }
+    }
+    Ok(())
+}
+
+/// A count of an option that takes one.
+fn one_count(text: &str) -> Result<u64, String> {
+    grammar::count(text.trim()).map_err(|e| {
+        if text.contains(',') { "takes one number, and no list".to_owned() } else { e.to_string() }
+    })
 }
 
 /// Calls `work` on so many threads, or on one a core.
@@ -798,6 +849,11 @@ fn options_that_do_nothing(
     }
     let caches = |s: &Setting| caches_prefixes(&s.policy) && s.server.kv_blocks.is_some();
     if arguments.disable_radix_cache && !any(&caches) {
+        if any(&Setting::is_vllm) {
+            bail!(
+                "--disable-radix-cache: is for sglang; {VLLM_V1} has --enable-prefix-caching=false"
+            );
+        }
         bail!("--disable-radix-cache: is for sglang, and says nothing without --kv-blocks");
     }
     if !servers.caching.is_empty() && !any(&|s| s.is_vllm() || caches(s)) {
@@ -1158,14 +1214,16 @@ fn run_setting(
     let ttft: Vec<f64> = table.requests().filter_map(|t| Some(t.ttft()?.get())).collect();
     let warm_up = mser5(&ttft);
     let each = server.each();
-    let run = (&statistics, each.as_slice(), result.end());
-    let (findings, verdict) = believed(seen, report.as_ref(), run, &setting)?;
+    let overload = Overload::of(&load, &statistics, setting.users);
+    let run = Ran { statistics: &statistics, each: &each, end: result.end(), overload };
+    let (findings, verdict) = believed(seen, report.as_ref(), &run, &setting)?;
     if let Some(path) = &arguments.requests_out {
         write_timelines(path, &result)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(Simulated {
         load,
+        overload,
         each,
         pool_loads,
         moved: Moved::of(&result),
@@ -1253,34 +1311,45 @@ fn window_of(statistics: &RunStatistics) -> Result<Option<Window>> {
 }
 
 /// The checks that a simulation can raise: an exact clock and one client leave the others without
-/// meaning, and the load is told beside the settings.
-const CHECKS: [&str; 6] = ["W02", "W10", "W25", "W28", "W32", "W35"];
+/// meaning.
+const CHECKS: [&str; 7] = ["W02", "W04", "W10", "W25", "W28", "W32", "W35"];
+
+/// What a run came to.
+struct Ran<'a> {
+    statistics: &'a RunStatistics,
+    each: &'a [RunStatistics],
+    end: RunEnd,
+    overload: Option<Overload>,
+}
+
+/// How many requests each replica got, and how many it had at a time; nothing for one server.
+fn shares(run: &Ran<'_>, setting: &Setting) -> (Vec<u64>, Vec<f64>) {
+    let each = match &setting.pools {
+        // Of two pools, the one that is less even.
+        Some(pools) => {
+            let uneven = |each: &[RunStatistics]| served::imbalance(each).unwrap_or(1.0);
+            let [prefill, decode] = pools.split(run.each);
+            if uneven(prefill) < uneven(decode) { decode } else { prefill }
+        }
+        None => run.each,
+    };
+    if each.len() < 2 {
+        return (Vec::new(), Vec::new());
+    }
+    // Over the time of the whole run, so that they compare.
+    let duration = run.statistics.duration().attoseconds() as f64;
+    let at_a_time = |s: &RunStatistics| s.in_system_time as f64 / duration;
+    let known = if 0.0 < duration { each } else { &[] };
+    (each.iter().map(|s| s.injected).collect(), known.iter().map(at_a_time).collect())
+}
 
 /// What the run is usable for.
 fn believed(
     (timelines, all): (&[RequestTimeline], &RequestTable),
     report: Option<&Report>,
-    (statistics, each, end): (&RunStatistics, &[RunStatistics], RunEnd),
+    run: &Ran<'_>,
     setting: &Setting,
 ) -> Result<(Vec<Finding>, Verdict)> {
-    // How many requests each replica got is all that is asked, whichever they were.
-    let each = match &setting.pools {
-        // Of two pools, the one that is less even.
-        Some(pools) => {
-            let uneven = |each: &[RunStatistics]| served::imbalance(each).unwrap_or(1.0);
-            let [prefill, decode] = pools.split(each);
-            if uneven(prefill) < uneven(decode) { decode } else { prefill }
-        }
-        None => each,
-    };
-    let replicas: Vec<Option<String>> = if each.len() > 1 {
-        let of = |(i, s): (usize, &RunStatistics)| {
-            std::iter::repeat_n(Some(i.to_string()), usize::try_from(s.injected).unwrap_or(0))
-        };
-        each.iter().enumerate().flat_map(of).collect()
-    } else {
-        Vec::new()
-    };
     let measured = report.filter(|r| r.measured.is_some());
     let cut = measured
         .and_then(|r| r.measured)
@@ -1288,22 +1357,22 @@ fn believed(
     let table = cut.as_ref().unwrap_or(all);
     // A cache of prompts answers faster than any prefill.
     let floor = machine(&setting.step_time)
-        .filter(|_| statistics.kv.is_none_or(|kv| kv.counters.hit_tokens == 0));
+        .filter(|_| run.statistics.kv.is_none_or(|kv| kv.counters.hit_tokens == 0));
     let floor = floor.and_then(|m| Floor::of(&m, None).ok());
     let ideal = floor.map_or(Ok(Vec::new()), |floor| floor.against(table))?;
     let evidence = Evidence {
-        truncated: end.is_truncated(),
-        conservation: Some(conservation(statistics)),
+        truncated: is_truncated(report, run.end),
+        conservation: Some(conservation(run.statistics)),
         ideal: &ideal,
-        replicas: &replicas,
         latencies: report.and_then(|r| r.latencies),
         ..Evidence::of(table, &setting.slo)
     };
-    let facts = match measured {
+    let mut facts = match measured {
         Some(report) => Facts::of_window(&evidence, all, report),
         None => Facts::new(&evidence),
     };
-    Ok(raised(&facts))
+    (facts.replicas, facts.replicas_in_system) = shares(run, setting);
+    Ok(raised(&facts, run.overload))
 }
 
 /// What became of the requests of a run.
@@ -1319,9 +1388,17 @@ const fn conservation(statistics: &RunStatistics) -> Conservation {
 }
 
 /// The findings of a simulation, and what they leave.
-fn raised(facts: &Facts) -> (Vec<Finding>, Verdict) {
+///
+/// Its load is known, so that a queue need not be seen to grow: a rate that rises within a trace is no
+/// overload. That all requests come at once is.
+fn raised(facts: &Facts, overload: Option<Overload>) -> (Vec<Finding>, Verdict) {
+    let guessed = |f: &Finding| f.check.id == "W04" && f.get("sent_within_s").is_none();
     let mut findings = findings(facts);
-    findings.retain(|f| CHECKS.contains(&f.check.id));
+    findings.retain(|f| CHECKS.contains(&f.check.id) && !guessed(f));
+    if let Some(Overload::Growing(load)) = overload {
+        findings.extend(overloaded(load));
+        findings.sort_by(|a, b| b.level.cmp(&a.level).then(a.check.id.cmp(b.check.id)));
+    }
     let verdict = Verdict::of(&findings, &facts.subjects());
     (findings, verdict)
 }

@@ -722,7 +722,7 @@ fn what_vllm_would_refuse_is_refused_with_the_reason() {
         run_in(dir.path(), &all.split(' ').collect::<Vec<_>>())
     };
     insta::assert_snapshot!(sim("--num-kv-blocks 25 --max-model-len 400"), @r#"
-    goodput: a request of max_model_len (400) tokens needs 25 blocks of 16 tokens, but the KV cache has 24 besides the null block: lower max_model_len to 384, or raise num_blocks to 26
+    goodput: a request of max_model_len (400) tokens needs 25 blocks of 16 tokens, but the KV cache has 24 besides the null block: lower max_model_len to 384, or raise num_blocks (--num-kv-blocks) to 26
     exit 2
     "#);
     insta::assert_snapshot!(sim("--num-kv-blocks 500 --max-num-seqs 512 --max-num-batched-tokens 256"), @r#"
@@ -1056,8 +1056,8 @@ fn fleets_are_compared_and_their_replicas_shown() {
     Resources
       in the system    mean 14.52: 14.49 in the batch of 16 on each of 2 replicas, 0.0317 waiting
       replicas         2 replicas behind round-robin; the fullest had 1.00 times the mean of the requests
-                       1: 300 requests, busy 93.5 %, 46.2 % of the batch by time
-                       2: 300 requests, busy 99.9 %, 44.4 % of the batch by time
+                       0: 300 requests, busy 93.5 %, 46.2 % of the batch by time
+                       1: 300 requests, busy 99.9 %, 44.4 % of the batch by time
     ");
     let tail = sim(&["--replicas", "1", "--explain-tail", "p99"]);
     insta::assert_snapshot!(part(&tail, "Where the time", "\nDiagnosis"), @r"

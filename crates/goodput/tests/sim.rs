@@ -597,3 +597,260 @@ fn what_leaves_nothing_to_measure_is_refused() {
     }
     insta::assert_snapshot!(said);
 }
+
+/// Findings of a run by their ids, and its verdict.
+fn found(arguments: &str) -> (Vec<String>, String) {
+    let answer = json(arguments);
+    let run = &answer["runs"][0];
+    let ids = run["findings"].as_array().unwrap().iter().map(|f| f["id"].as_str().unwrap());
+    (ids.map(str::to_owned).collect(), run["verdict"]["text"].as_str().unwrap().to_owned())
+}
+
+/// With 300 waiting at 4 places, or with 80 on 64 replicas, no step has all of them: a preset is not
+/// faster than its own machine.
+#[test]
+fn a_queue_and_a_fleet_are_no_batch() {
+    let sarathi = "--policy sarathi --chunk 512 --max-num-seqs 4 --rate 60/s";
+    for load in ["--requests 600", "--requests 3k --replicas 64"] {
+        let (ids, verdict) = found(&format!("{sarathi} {load}"));
+        assert!(!ids.contains(&"W25".to_owned()), "{load}: {ids:?}");
+        assert!(verdict.starts_with("usable for"), "{load}: {verdict}");
+    }
+}
+
+/// Of an open loop that nothing bounds, latencies depend on its length; refusals, time-outs and users
+/// who wait bound the queue, and of those who time out only rates and shares are whole.
+#[test]
+fn an_overload_says_what_becomes_of_the_queue() {
+    let at = |rest: &str| {
+        let arguments =
+            format!("--policy sarathi --chunk 512 --max-num-seqs 8 --requests 400 {rest}");
+        let (ids, verdict) = found(&arguments);
+        let text = sim(&arguments);
+        let load = part(&text, "  load").lines().nth(2).unwrap_or_default().trim().to_owned();
+        (ids.contains(&"W04".to_owned()), verdict, load)
+    };
+    let not_for = "not for TTFT, E2E and goodput (W04)";
+    let (grows, verdict, load) = at("--rate 14/s --slo ttft<1s");
+    assert!(grows && verdict.contains(not_for), "{verdict}");
+    assert!(load.starts_with("OVERLOADED: not a steady state"), "{load}");
+    // Permits for more than can be served do not bound the queue.
+    assert!(at("--rate 14/s --token-bucket 8/s,burst=1").0);
+    for (rest, bound) in [
+        ("--rate 14/s --max-waiting 10", "refused of 400 requests"),
+        ("--rate 14/s --timeout 5s", "timed out of 400 requests"),
+        ("--rate 14/s --token-bucket 3/s,burst=1", "refused of 400 requests"),
+        ("--users 32", "the 32 users"),
+    ] {
+        let (grows, verdict, load) = at(rest);
+        assert!(!grows && !verdict.contains("W04"), "{rest}: {verdict}");
+        assert!(load.contains(bound) && !load.contains("grows"), "{rest}: {load}");
+    }
+    let (_, verdict, _) = at("--rate 14/s --timeout 5s --slo ttft<1s");
+    let whole = "usable for throughput and goodput, not for TTFT, TPOT and E2E (W28)";
+    assert!(verdict.starts_with(whole), "{verdict}");
+    // Below saturation nothing is said, though the rate may rise.
+    assert!(!at("--rate 2/s").0);
+}
+
+/// Ties go to the first replica, which is as idle as the other: at one request a second none waits for
+/// another. A prefix that sends every request to one replica makes it hot.
+#[test]
+fn an_idle_replica_is_not_hot() {
+    let idle = "--policy sarathi --chunk 512 --max-num-seqs 64 --replicas 2 --requests 600 \
+                --rate 1/s --output-tokens 20";
+    assert!(json(idle)["runs"][0]["fleet"]["most_over_mean_requests"].as_f64().unwrap() > 1.5);
+    assert!(!found(idle).0.contains(&"W32".to_owned()));
+    let text = sim(idle);
+    let names = text.lines().filter(|l| l.contains(" requests, busy ")).map(str::trim_start);
+    assert_eq!(names.map(|l| l.get(..2).unwrap()).collect::<Vec<_>>(), ["0:", "1:"]);
+    let hot = sim("--policy sglang --kv-blocks 20000 --max-num-seqs 64 --chunk 2048 --rate 4/s \
+                   --requests 300 --replicas 2 --router prefix-affinity \
+                   --system-prompts tokens=4000,count=1 --input-tokens uniform:4100,4300");
+    let says =
+        "W32 warn  the fullest of 2 replicas has 300 of 300 requests, 2 times the mean, and ";
+    assert!(hot.contains(says), "{hot}");
+}
+
+/// All that is measured has ended when the run is cut: nothing that comes after could change it.
+#[test]
+fn a_cut_after_the_measured_window_leaves_it_whole() {
+    let run =
+        "--policy sarathi --chunk 512 --max-num-seqs 64 --rate 8/s --requests 800 --until 50s";
+    let whole = json(&format!("{run} --warm-up 10s --cool-down 20s"));
+    let of = |answer: &Value| {
+        let run = &answer["runs"][0];
+        (run["truncated"].clone(), run["measured"]["truncated"].clone())
+    };
+    assert_eq!(of(&whole), (true.into(), false.into()));
+    let uncut = "--policy sarathi --chunk 512 --max-num-seqs 64 --rate 8/s --requests 800";
+    // The same window of the run that goes on: those who arrive from 10 s on and before 29.9 s.
+    let until = whole["runs"][0]["measured"]["end_s"].as_f64().unwrap();
+    let rate = whole["runs"][0]["throughput"]["request_throughput_per_s"].as_f64().unwrap();
+    let window = until - 10.0;
+    let completed = whole["runs"][0]["measured"]["completed_within"].as_f64().unwrap();
+    assert!((rate - completed / window).abs() < 1e-9);
+    let after = json(&format!("{uncut} --warm-up 10s --cool-down 10s"));
+    let p50 = |a: &Value| a["runs"][0]["latency"]["ttft"]["n"].as_u64().unwrap();
+    assert!(p50(&whole) < p50(&after));
+    let cut = json(&format!("{run} --warm-up 10s"));
+    assert_eq!(of(&cut), (true.into(), true.into()));
+    assert!(cut["runs"][0]["throughput"]["request_throughput_per_s"].is_null());
+}
+
+/// A table says what no row of it shows: who is refused, for whom a remark holds, and what the first of
+/// several findings is. In Markdown a line without a label belongs to the one above it.
+#[test]
+fn a_table_names_what_it_speaks_of() {
+    let run = "--max-num-seqs 4 --chunk 256 --requests 100 --policy sarathi,decode-first,orca \
+               --max-waiting 2";
+    let text = sim(run);
+    let header = part(&text, "policy  ").lines().next().unwrap();
+    assert!(header.contains("  ITL p99  ") && header.contains("  refused  "), "{header}");
+    assert!(!header.contains("timed out"), "{header}");
+    let answer = json(run);
+    let rejected = |run: &Value| run["rejected_requests"].as_u64().unwrap().to_string();
+    let rows: Vec<&str> = part(&text, "policy  ").lines().skip(1).collect();
+    for (row, run) in rows.iter().zip(answer["runs"].as_array().unwrap()) {
+        assert!(row.split_whitespace().any(|cell| cell == rejected(run)), "{row}");
+    }
+    let bounded = "An overloaded run that refuses requests";
+    assert!(text.contains(bounded) && !text.contains("latencies grow"), "{text}");
+    assert!(text.contains("\npolicy sarathi"), "{text}");
+    let w10 = text.lines().find(|l| l.starts_with("W10 in 3 of 3 runs: ")).unwrap();
+    assert!(w10.contains("(the first: p90, p95, p99 from "), "{w10}");
+    let markdown = sim(&format!("{run} --format md"));
+    assert!(markdown.contains("\n  - 118 step times"), "{markdown}");
+    assert!(!markdown.contains("\n- 118 step times"), "{markdown}");
+    let full = "NOT as their rules say, but every run is overloaded: ";
+    let azure = "--max-num-seqs 4 --requests 300 --rate 40/s --policy decode-first,prefill-first \
+                 --chunk 512";
+    let explained = &json(azure)["policies_explained"][0]["pairs"][0];
+    assert_eq!(explained["all_runs_overloaded"], true);
+    let says = explained["text"].as_str().unwrap();
+    assert!(explained["as_the_rules_say"] == true || says.starts_with(full), "{says}");
+}
+
+/// A radix cache, the same without it, vLLM with as many blocks and vLLM behind a gateway: only what
+/// differs in the policy alone is compared.
+#[test]
+fn what_differs_in_more_than_the_policy_is_not_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = r#"
+schema_version = 1
+name = "mix"
+title = { en = "Mix", zh = "混" }
+about = { en = "Mix.", zh = "混。" }
+
+[workload.generate]
+requests = 100
+rate_per_s = 8.0
+input_tokens = "uniform:100,2000"
+output_tokens = "uniform:50,300"
+seed = 1
+
+[settings]
+step_time = "llama-3.1-8b-h100-sxm"
+warm_up = 20
+
+[[variants]]
+name = "cached"
+policy = "sglang"
+max_num_seqs = 32
+chunk = 2048
+kv_blocks = 3000
+
+[[variants]]
+name = "uncached"
+policy = "sglang"
+max_num_seqs = 32
+chunk = 2048
+kv_blocks = 3000
+enable_prefix_caching = false
+
+[[variants]]
+name = "vllm"
+policy = "vllm-v1"
+engine = { num_kv_blocks = 3001, max_model_len = 4096, max_num_seqs = 32 }
+
+[[variants]]
+name = "more"
+policy = "vllm-v1"
+engine = { num_kv_blocks = 9000, max_model_len = 4096, max_num_seqs = 32 }
+
+[[variants]]
+name = "gateway"
+policy = "vllm-v1"
+max_waiting = 5
+engine = { num_kv_blocks = 3001, max_model_len = 4096, max_num_seqs = 32 }
+"#;
+    std::fs::write(dir.path().join("mix.toml"), scenario).unwrap();
+    let run = |rest: &str| run_in(dir.path(), &format!("--scenario mix.toml {rest}"));
+    let answer: Value = serde_json::from_str(&run("--format json")).unwrap();
+    let groups = answer["policies_explained"].as_array().unwrap();
+    let runs = |g: &Value| -> Vec<u64> {
+        let policies = g["policies"].as_array().unwrap().iter();
+        let runs = policies.flat_map(|p| p["runs"].as_array().unwrap());
+        runs.map(|r| r["run"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(groups.iter().map(runs).collect::<Vec<_>>(), [[0, 2]]);
+    // `warm_up = 20` is a number of requests, as in `warm_up = "20"`.
+    assert_eq!(answer["runs"][0]["measured"]["requests"], 80);
+    let none = answer["runs"][0]["latency"]["itl"]["none_because"].as_str().unwrap();
+    let text = run("");
+    assert!(
+        text.contains(
+            "(batch limit, KV blocks, prefix cache, who is refused): uncached; more; gateway"
+        ),
+        "{text}"
+    );
+    assert!(none.contains("over all of it"), "{none}");
+    let said = run("--requests-out r.jsonl");
+    let which =
+        "got 5 (cached; uncached; vllm; more; gateway): options with one value each replace";
+    assert!(said.contains(which), "{said}");
+}
+
+/// What cannot be done is refused with what can.
+#[test]
+fn refusals_say_what_to_give() {
+    for (arguments, says) in [
+        ("--max-waiting 5,10", "takes one number, and no list"),
+        ("--max-waiting-tokens many", "write a whole number"),
+        ("--admission-rule queue=2", "expected all four of queue, kv, slo and window"),
+        ("--policy vllm-v1 --disable-radix-cache", "vllm-v1 has --enable-prefix-caching=false"),
+        ("--max-num-seqs 8,16 --explain-tail p99", "needs a single setting in text, got 4: "),
+        ("--max-num-seqs 8 --chunk 64 --explain-tail p99 --format csv", "is in text and JSON"),
+        ("--max-num-seqs 8 --chunk 64 --explain-tail p99 --format md", "is in text and JSON"),
+    ] {
+        let said = sim(arguments);
+        assert!(said.contains(says) && said.contains("exit "), "{arguments}: {said}");
+    }
+    let seeds = sim("--max-num-seqs 64 --chunk 256 --rate 14/s --seeds 2 --warm-up auto");
+    assert!(seeds.contains(" left out at the start of a run, "), "{seeds}");
+}
+
+/// No rho has a reason, under every policy that has none.
+#[test]
+fn a_load_without_rho_says_why() {
+    for (rest, says) in [
+        ("", "no rho: how long a request keeps its place depends on the others\n"),
+        ("--kv-blocks 3000", "depends on the others and on free KV blocks\n"),
+    ] {
+        let text = sim(&format!(
+            "--policy sarathi --max-num-seqs 8 --chunk 512 --requests 100 --rate 2/s {rest}"
+        ));
+        assert!(text.contains(says) && !text.contains("rho -"), "{text}");
+    }
+    // Forty at once are no rate, and fill a batch of four all the same.
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "arrival_s,input_tokens,output_tokens\n".to_owned() + &"0,500,50\n".repeat(40);
+    std::fs::write(dir.path().join("burst.csv"), trace).unwrap();
+    let map = "--map arrival_s=arrival_s,input_tokens=input_tokens,output_tokens=output_tokens";
+    let burst = format!("--trace burst.csv {map} --policy sarathi --chunk 512 --max-num-seqs 4");
+    let text = run_in(dir.path(), &burst);
+    let load =
+        part(&text, "  load             no arrival rate, as all arrive at one instant; how ");
+    assert!(load.ends_with("/s are completed while a queue is never empty"), "{load}");
+    assert!(text.contains("W04 warn  40 requests were sent within 0 ms"), "{text}");
+}

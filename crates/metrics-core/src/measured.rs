@@ -14,6 +14,7 @@ use crate::tally::SloCounts;
 use crate::throughput::{request_throughput, token_throughput};
 use crate::timeline::{Instant, Outcome, RequestTimeline};
 use crate::units::{Quantity, Seconds};
+use crate::validity::evidence::Conservation;
 use crate::validity::facts::stays;
 use crate::validity::load::no_steady_state;
 use crate::validity::{Evidence, Facts};
@@ -207,7 +208,8 @@ impl Cuts {
             return Err(Error::Contradiction { what });
         }
         let first = arrivals.0.first().copied().unwrap_or(Instant::Seconds(0.0));
-        Ok(Some(Measured { from, to, of: n, first, start_s, end_s, completed: 0, good: None }))
+        let (completed, good, truncated) = (0, None, false);
+        Ok(Some(Measured { from, to, of: n, first, start_s, end_s, completed, good, truncated }))
     }
 }
 
@@ -319,6 +321,8 @@ pub struct Measured {
     pub completed: u64,
     /// How many of them are good, if there are limits and all can be judged.
     pub good: Option<u64>,
+    /// Whether the run was cut before the window, or a request of it, had ended.
+    pub truncated: bool,
 }
 
 impl Measured {
@@ -360,6 +364,9 @@ impl Report {
     /// is that of the whole run, from the first arrival on: without a cool-down the measured window
     /// ends with it.
     ///
+    /// A run that was cut leaves a window whole that ends before the cut and whose requests had all
+    /// ended by then: nothing of it depends on what would have come after.
+    ///
     /// # Errors
     ///
     /// As [`Report::new`] and [`Cuts::of`].
@@ -399,7 +406,14 @@ impl Report {
         let table = RequestTable::of(input.timelines);
         let run_end = || input.window.clone().or_else(|| span(&table)).map(|w| w.length.get());
         let length = measured.end_s.or_else(run_end).map(|end| end - measured.start_s);
-        let window = match length.filter(|&l| 0.0 < l && !input.truncated) {
+        let cohort = input.timelines.get(measured.from..measured.to).unwrap_or_default();
+        if input.truncated {
+            let ends_before = measured.end_s.zip(run_end()).is_some_and(|(end, cut)| end <= cut);
+            let have_ended = cohort.iter().all(|t| t.outcome() != Outcome::CutOff);
+            measured.truncated = !(ends_before && have_ended);
+        }
+        let truncated = measured.truncated;
+        let window = match length.filter(|&l| 0.0 < l && !truncated) {
             Some(length) => {
                 let basis = "the measured window".to_owned();
                 Some(Window { length: Seconds::new(length)?, basis })
@@ -408,12 +422,11 @@ impl Report {
         };
         let settings = Settings {
             window: window.clone(),
-            truncated: input.truncated,
+            truncated,
             slo: input.slo,
             method: input.method,
             confidence: input.confidence,
         };
-        let cohort = input.timelines.get(measured.from..measured.to).unwrap_or_default();
         let mut report = Report::of_table(&RequestTable::of(cohort), &settings)?;
         let mut ended = RequestTable::default();
         input.timelines.iter().filter(|t| measured.has_end_of(t)).for_each(|t| ended.push(t));
@@ -476,10 +489,14 @@ impl Facts {
     /// `e` holds the measured requests, `all` those of the whole run, and `report` is that of the
     /// window. The samples are those of the measured requests; ramp and drain are what the window
     /// still has of those of the whole run, and a queue that grows is looked for over the arrivals
-    /// in the window among all requests in flight.
+    /// in the window among all requests in flight. Books that balance over the whole run are those of
+    /// the measured requests.
     #[must_use]
     pub fn of_window(e: &Evidence<'_>, all: &RequestTable, report: &Report) -> Self {
         let mut facts = Self::new(e);
+        if facts.conservation.is_some_and(|whole| whole.balances()) {
+            facts.conservation = Some(Conservation::of(e.requests));
+        }
         let (Some(measured), Ok(profile)) = (&report.measured, Profile::new(stays(all))) else {
             return facts;
         };

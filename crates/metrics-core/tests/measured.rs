@@ -8,7 +8,9 @@ use metrics_core::report::{Input, Report, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::summary::PercentileMethod;
 use metrics_core::table::RequestTable;
-use metrics_core::timeline::TimelineFields;
+use metrics_core::timeline::{Outcome, TimelineFields};
+use metrics_core::units::RequestsPerSecond;
+use metrics_core::validity::evidence::Conservation;
 use metrics_core::validity::{Evidence, Facts, findings};
 use metrics_core::{Instant, RequestTimeline, Seconds};
 use proptest::prelude::*;
@@ -90,8 +92,58 @@ fn without_a_cool_down_the_window_ends_with_the_run() {
     assert_eq!((r.sent(), r.throughput.completed), (6, 3));
     // A run that was stopped has no rates here either.
     input.truncated = true;
-    let r = Report::measured(&input, &cuts("4s", "4")).unwrap();
+    let r = Report::measured(&input, &cuts("4s", "")).unwrap();
     assert_eq!((r.throughput.requests, r.goodput.is_none()), (None, true));
+}
+
+/// Requests 4 and 5 are measured, from 4 s to 6 s, in which one request ends; they end at 10 s and
+/// 12 s. A cut at 13 s takes nothing from that; a cut at 5 s takes part of the window, and one at
+/// 11 s the end of request 5.
+#[test]
+fn a_window_that_has_ended_before_the_cut_is_whole() {
+    let slo: SloSet = "e2e<4.5s".parse().unwrap();
+    let cuts = cuts("4", "4");
+    let cut_at = |cut_s: f64| {
+        let mut log = overload();
+        for (i, t) in log.iter_mut().enumerate() {
+            // Request i ends 2 · (i + 1) s after the first arrival.
+            if cut_s < 2.0 * (i as f64 + 1.0) {
+                *t = RequestTimeline::new(TimelineFields {
+                    id: format!("r{i}"),
+                    arrival: t.arrival(),
+                    outcome: Outcome::CutOff,
+                    input_tokens: Some(10),
+                    ..TimelineFields::default()
+                })
+                .unwrap();
+            }
+        }
+        let mut input = input(&log, &slo);
+        input.truncated = true;
+        let length = Seconds::new(cut_s).unwrap();
+        input.window = Some(Window { length, basis: "stated".to_owned() });
+        let report = Report::measured(&input, &cuts).unwrap();
+        let (all, m) = (RequestTable::of(&log), report.measured.unwrap());
+        let cohort = RequestTable::of(&log[m.from..m.to]);
+        let whole = Conservation::of(&all);
+        assert!(whole.balances() && 0 < whole.running);
+        let evidence = Evidence {
+            truncated: m.truncated,
+            conservation: Some(whole),
+            ..Evidence::of(&cohort, &slo)
+        };
+        let facts = Facts::of_window(&evidence, &all, &report);
+        let w28 = findings(&facts).into_iter().find(|f| f.check.id == "W28").map(|f| f.says);
+        (
+            report.throughput.requests.map(RequestsPerSecond::get),
+            report.goodput.and_then(|g| g.ratio),
+            w28,
+        )
+    };
+    assert_eq!(cut_at(13.0), (Some(0.5), Some(0.0), None));
+    let left = |n: u64| Some(format!("{n} of 2 requests were still running or waiting"));
+    assert_eq!(cut_at(11.0), (None, None, left(1)));
+    assert_eq!(cut_at(5.0), (None, None, left(2)));
 }
 
 /// TTFT falls for 100 requests and is then near 10 s: MSER-5 says 100.

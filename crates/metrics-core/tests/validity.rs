@@ -21,9 +21,9 @@ use metrics_core::validity::engine::{
     inflated_hit_rate, kv_blind, preemption_storm, printed_concurrency,
 };
 use metrics_core::validity::evidence::{
-    Conservation, Ideal, Load, Rate, Server, ServerSample, Spread, Stated,
+    Bound, Conservation, Ideal, Load, Rate, Server, ServerSample, Spread, Stated,
 };
-use metrics_core::validity::load::{W01, W02};
+use metrics_core::validity::load::{W01, W02, overloaded};
 use metrics_core::validity::model::{
     cost_at_full_duty, crosses_saturation, errors_cancel, gpu_utilization_as_load,
     simulation_truncated,
@@ -338,8 +338,12 @@ fn cases() -> Vec<(&'static [&'static str], Case)> {
             &["W25"],
             Case {
                 change: |e| {
-                    e.ideal =
-                        &[Ideal { subject: Subject::Tpot, measured_s: 0.010, bound_s: 0.014 }];
+                    e.ideal = &[Ideal {
+                        subject: Subject::Tpot,
+                        measured_s: 0.010,
+                        bound_s: 0.014,
+                        bound: Bound::Floor,
+                    }];
                 },
                 ..Case::of(sound())
             },
@@ -447,7 +451,10 @@ fn rules_of_other_commands_fire_and_are_silent() {
         ..Server::default()
     };
     let whole = Conservation { injected: 10, completed: 10, ..Conservation::default() };
-    let ideal = |measured_s| Ideal { subject: Subject::Tpot, measured_s, bound_s: 0.0176 };
+    let beside =
+        |measured_s, bound| Ideal { subject: Subject::Tpot, measured_s, bound_s: 0.0176, bound };
+    let ideal = |measured_s| beside(measured_s, Bound::Floor);
+    let load = |measured_s| beside(measured_s, Bound::Load);
     let closed = |mean: f64| Facts {
         load: Load::closed(8),
         output: metrics_core::validity::evidence::Lengths {
@@ -511,6 +518,8 @@ fn rules_of_other_commands_fire_and_are_silent() {
         ),
         ("W25", against_ideal(&ideal(0.015_09)), against_ideal(&ideal(0.02))),
         ("W25", against_ideal(&ideal(0.106)), None),
+        // What the load would cost in one batch is beaten by whoever waits.
+        ("W25", against_ideal(&load(0.106)), against_ideal(&load(0.001))),
         ("W27", client_against_server(0.5, 0.3), client_against_server(0.33, 0.3)),
         (
             "W28",
@@ -527,7 +536,20 @@ fn rules_of_other_commands_fire_and_are_silent() {
                 .or_else(|| trace_timing(&TraceTiming { span_s: 9_900.0, ..ms })),
             None,
         ),
-        ("W32", hot_replica(&[785, 215], Some(0.6)), hot_replica(&[520, 480], None)),
+        ("W32", hot_replica(&[785, 215], &[], Some(0.6)), hot_replica(&[520, 480], &[], None)),
+        // The same shares of a busy fleet and of an idle one, whose ties go to the first.
+        (
+            "W32",
+            hot_replica(&[527, 73], &[12.0, 1.5], None),
+            hot_replica(&[527, 73], &[0.14, 0.02], None),
+        ),
+        // Many short requests on one replica and few long ones on the other are balanced.
+        (
+            "W32",
+            hot_replica(&[400, 100], &[9.0, 3.0], None),
+            hot_replica(&[400, 100], &[6.0, 6.0], None),
+        ),
+        ("W04", overloaded(2.39), overloaded(0.99)),
         (
             "W33",
             gpu_utilization_as_load("avg(DCGM_FI_DEV_GPU_UTIL) > 90"),

@@ -20,7 +20,7 @@ use metrics_core::units::Requests;
 use metrics_core::validity::compare::over_all_tokens;
 use metrics_core::validity::content::{against_ideal, total_as_output};
 use metrics_core::validity::engine::{first_hit_rate, preemptions_from_log};
-use metrics_core::validity::evidence::{Ideal, Load, Sending, ServerSample, Spread};
+use metrics_core::validity::evidence::{Bound, Ideal, Load, Sending, ServerSample, Spread};
 use metrics_core::validity::load::{client_limited, concurrency_not_reached, little};
 use metrics_core::validity::objectives::contradiction;
 use metrics_core::validity::samples::histogram_edge;
@@ -407,6 +407,7 @@ fn every_worked_case_of_reports_holds_within_its_tolerance() {
                     subject: Subject::Tpot,
                     measured_s: c["observed"].as_f64().unwrap() / 1e3,
                     bound_s: c["predicted"].as_f64().unwrap() / 1e3,
+                    bound: Bound::Floor,
                 };
                 assert_eq!(against_ideal(&ideal).map(|f| f.level), Some(Level::Error));
                 continue;

@@ -161,8 +161,15 @@ impl FromStr for AdmissionRule {
     type Err = SimError;
 
     fn from_str(text: &str) -> Result<Self> {
+        const WHAT: &str = "admission rule";
         let names = ["queue", "kv", "slo", "window"];
-        let read = Parameters::read("admission rule", text, text, &names)?;
+        let read = Parameters::read(WHAT, text, text, &names)?;
+        if names.iter().any(|name| read.get(name).is_none()) {
+            let expected = "all four of queue, kv, slo and window, such as \
+                            queue=16,kv=0.9,slo=500ms,window=30s"
+                .to_owned();
+            return Err(SimError::Grammar { what: WHAT, text: text.to_owned(), expected });
+        }
         let (queue, kv) = (read.count("queue", None)?, read.number("kv", None)?);
         Self::new(queue, kv, read.time("slo")?, read.time("window")?)
     }

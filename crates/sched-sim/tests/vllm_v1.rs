@@ -27,7 +27,7 @@ fn a_kv_cache_below_one_request_is_refused_with_both_ways_out() {
     assert_eq!(
         refused(sync(25, 400)),
         "a request of max_model_len (400) tokens needs 25 blocks of 16 tokens, but the KV cache \
-         has 24 besides the null block: lower max_model_len to 384, or raise num_blocks to 26"
+         has 24 besides the null block: lower max_model_len to 384, or raise num_blocks (--num-kv-blocks) to 26"
     );
     assert!(VllmV1::new(sync(26, 400)).is_ok());
     assert!(VllmV1::new(sync(25, 384)).is_ok());

@@ -28,7 +28,7 @@ use metrics_core::table::{Observed, RequestTable};
 use metrics_core::timeline::Outcome;
 use metrics_core::units::{Bytes, BytesPerSecond, FlopPerSecond, SecondsPerToken};
 use metrics_core::validity::Subject;
-use metrics_core::validity::evidence::Ideal;
+use metrics_core::validity::evidence::{Bound, Ideal};
 use sched_sim::{ExpertReads, MeanWork, Roofline, RooflineCoefficients, StepTime, Ticks};
 
 use crate::error::{IoError, Result, listed, shown};
@@ -330,10 +330,12 @@ impl Floor {
 
     /// The mean TTFT and TPOT of completed requests, each beside a bound that it should respect.
     ///
-    /// A mean below the mean of the requests' own floors stands beside that: both are over the same
-    /// requests, so that no mix of lengths can be below. A TPOT that is not stands beside the time
-    /// of a step that decodes for as many requests as are in flight by Little's law: whoever is many
-    /// times above that is not slow for the load. TTFT has no such bound, since it queues.
+    /// A mean below the mean of the requests' own floors stands beside that ([`Bound::Floor`]): both
+    /// are over the same requests, so that no mix of lengths can be below. A TPOT that is not stands
+    /// beside the time of a step that decodes for as many requests as are in the system by Little's
+    /// law ([`Bound::Load`]): whoever is many times above that is slow even for the load. It is no
+    /// floor, since those who wait, and those of other replicas, are not in the step. TTFT has no
+    /// such bound, since it queues.
     ///
     /// # Errors
     ///
@@ -368,6 +370,7 @@ impl Floor {
                 subject: Subject::Tpot,
                 measured_s: tpot.measured / tpot.n as f64,
                 bound_s: self.steps.mean_seconds(&step),
+                bound: Bound::Load,
             });
         }
         Ok(all)
@@ -395,6 +398,7 @@ impl Sum {
             subject,
             measured_s: self.measured / n,
             bound_s: self.bound / n,
+            bound: Bound::Floor,
         })
     }
 }

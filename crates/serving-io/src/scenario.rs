@@ -50,7 +50,7 @@
 //! | `admission_rule` | an [`AdmissionRule`], `"queue=16,kv=0.9,slo=500ms,window=30s"`; likewise | none |
 //! | `timeout` | how long clients wait for the last token; who has not got it by then is timed out | without end |
 //! | `until` | no step starts after this much simulated time | none |
-//! | `warm_up`, `cool_down` | what is measured leaves out so many requests, `"500"`, or so much time, `"60s"`, from the first arrival on and before the last ([`Cuts`]); `warm_up = "auto"` is what MSER-5 finds | all is measured |
+//! | `warm_up`, `cool_down` | what is measured leaves out so many requests, `500`, or so much time, `"60s"`, from the first arrival on and before the last ([`Cuts`]); `warm_up = "auto"` is what MSER-5 finds | all is measured |
 //! | `replicas`, `router` | servers behind a [`RouterKind`] | 1, `least-requests` |
 //! | `users`, `think` | so many users in place of the rate of `generate`, who wait for the answer and think for a [`Delay`] | none, `0s` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
@@ -347,6 +347,24 @@ macro_rules! settings {
     };
 }
 
+/// A text, or a number of requests without quotes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a number of requests, or a text such as \"60s\" or \"500\"")]
+enum TextOrCount {
+    Count(u64),
+    Text(String),
+}
+
+/// The text of a setting that may be a number.
+fn text_of(value: Option<&Spanned<TextOrCount>>) -> Option<Spanned<String>> {
+    let value = value?;
+    let text = match value.get_ref() {
+        TextOrCount::Count(n) => n.to_string(),
+        TextOrCount::Text(text) => text.clone(),
+    };
+    Some(Spanned::new(value.span(), text))
+}
+
 settings! {
     policy: String,
     max_num_seqs: u64,
@@ -364,8 +382,8 @@ settings! {
     admission_rule: String,
     timeout: String,
     until: String,
-    warm_up: String,
-    cool_down: String,
+    warm_up: TextOrCount,
+    cool_down: TextOrCount,
     replicas: u64,
     router: String,
     users: u64,
@@ -604,8 +622,8 @@ impl Source<'_> {
             timeout: self.read(raw.timeout.clone(), time)?,
             until: self.read(raw.until.clone(), time)?,
             cuts: Cuts {
-                warm_up: self.read(raw.warm_up.clone(), str::parse::<Cut>)?,
-                cool_down: self.read(raw.cool_down.clone(), Cut::cool_down)?,
+                warm_up: self.read(text_of(raw.warm_up.as_ref()), str::parse::<Cut>)?,
+                cool_down: self.read(text_of(raw.cool_down.as_ref()), Cut::cool_down)?,
             },
         })
     }

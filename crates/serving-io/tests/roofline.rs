@@ -6,6 +6,7 @@ use metrics_core::RequestTimeline;
 use metrics_core::slo::SloSet;
 use metrics_core::table::RequestTable;
 use metrics_core::timeline::{Instant, TimelineFields};
+use metrics_core::validity::evidence::Bound;
 use metrics_core::validity::{Evidence, Facts, Level, Subject, findings};
 use sched_sim::{StepTime, StepWork};
 use serde_json::Value;
@@ -160,6 +161,36 @@ fn a_run_that_is_faster_than_its_machine_is_an_error_and_one_far_slower_a_warnin
     // Queueing makes any TTFT, and as many in flight a longer step.
     assert_eq!(raised(10.0, 0.025), []);
     assert_eq!(raised(0.1, 0.05), [(warn, tpot)]);
+}
+
+/// Requests that arrive within a second and are served one after the other, or by servers of their
+/// own, have a step of their own: 30 in the system for 30 s are no batch of 30.
+///
+/// A prompt of 131,000 tokens reads 15.01 GB and 17.2 GB at 3.35 TB/s, 9.6 ms; 30 of them in a step
+/// would be 158 ms, sixteen times as much.
+#[test]
+fn who_waits_or_is_served_elsewhere_is_in_no_batch() {
+    let floor = floor("llama-3.1-8b", "h100", 1);
+    let of = |i: u32| {
+        RequestTimeline::new(TimelineFields {
+            id: i.to_string(),
+            arrival: Some(Instant::Seconds(f64::from(i) / 30.0)),
+            ttft: Some(28.0),
+            e2e: Some(28.0 + 199.0 * 0.010),
+            input_tokens: Some(131_000),
+            output_tokens: Some(200),
+            ..TimelineFields::default()
+        })
+        .unwrap()
+    };
+    let table = RequestTable::of(&(0..30).map(of).collect::<Vec<_>>());
+    let ideal = floor.against(&table).unwrap();
+    let [tpot] = ideal.as_slice() else { panic!("{ideal:?}") };
+    assert_eq!((tpot.subject, tpot.bound), (Subject::Tpot, Bound::Load));
+    assert!(10.0 * tpot.measured_s < tpot.bound_s, "{tpot:?}");
+    let slo = SloSet::none();
+    let facts = Facts::new(&Evidence { ideal: &ideal, ..Evidence::of(&table, &slo) });
+    assert!(findings(&facts).iter().all(|f| f.check.id != "W25"));
 }
 
 /// Boards for desks run above the boost clock of their peak: the 182 TFLOP/s that kernels of an

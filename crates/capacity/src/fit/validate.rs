@@ -4,7 +4,7 @@
 use metrics_core::RequestTimeline;
 use metrics_core::timeline::Outcome;
 use metrics_core::validity::content::against_ideal;
-use metrics_core::validity::evidence::Ideal;
+use metrics_core::validity::evidence::{Bound, Ideal};
 use metrics_core::validity::model::{crosses_saturation, errors_cancel};
 use metrics_core::validity::{Finding, Subject};
 use sched_sim::{StepTime, Ticks, Workload, WorkloadRequest};
@@ -34,7 +34,8 @@ pub fn against_bound(points: &[Point], bound: &dyn StepTime) -> Vec<Finding> {
         .into_iter()
         .filter_map(|(regime, subject)| {
             let (point, bound_s) = nearest(regime)?;
-            let mut finding = against_ideal(&Ideal { subject, measured_s: point.time_s, bound_s })?;
+            let (measured_s, bound) = (point.time_s, Bound::Floor);
+            let mut finding = against_ideal(&Ideal { subject, measured_s, bound_s, bound })?;
             finding.says.push_str(&format!(", in a {}: {}", regime.title(), point.name()));
             Some(finding)
         })

@@ -92,6 +92,7 @@ pub fn figures(map: &mut Map<String, Value>, report: &Report) {
                 "end_s": m.end_s,
                 "completed_within": m.completed,
                 "good_within": m.good,
+                "truncated": m.truncated,
             }),
         );
     }

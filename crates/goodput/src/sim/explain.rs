@@ -4,10 +4,10 @@ use metrics_core::format;
 use metrics_core::slo::Latency;
 use sched_sim::ledger::{Account, Accounts, Ledger, Tail};
 use serde_json::{Map, Value, json};
-use serving_io::policy::PolicyRule;
+use serving_io::policy::{PolicyRule, caches_prefixes};
 
 use super::render::{given, percentile};
-use super::{Setting, Simulated};
+use super::{Overload, Setting, Simulated};
 use crate::report::text as report_text;
 
 /// The percentile that is compared, and its place among those of a report.
@@ -104,6 +104,7 @@ struct Entry<'a> {
     tpot: f64,
     ttft: f64,
     spent: Option<&'a Spent>,
+    overloaded: bool,
 }
 
 impl Entry<'_> {
@@ -165,14 +166,48 @@ fn shared(s: &Setting) -> Vec<(&'static str, String)> {
 /// Options of a policy, which others do not have.
 const OWN: [&str; 2] = ["max_num_batched_tokens", "preemption"];
 
-/// Whether a run of vllm-v1, which has a batch and a KV cache of its own kind, stands beside runs
-/// that share `key`.
-fn stands_beside(s: &Setting, key: &[(&'static str, String)]) -> bool {
-    let own = shared(s);
-    let asked = |name: &str| {
-        own.iter().any(|(n, _)| *n == name) && (name != "max_num_seqs" || s.max_num_seqs > 0)
+/// The value that a key has for an option.
+fn of<'k>(key: &'k [(&'static str, String)], name: &str) -> Option<&'k str> {
+    key.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str())
+}
+
+/// Whether a run of vllm-v1, which has options of its own kind, differs from runs that share `key` in
+/// nothing but its policy; `caching`: whether they keep prefixes, if that can be said of any of them.
+fn stands_beside(run: &Simulated, key: &[(&'static str, String)], caching: Option<bool>) -> bool {
+    let Some(config) = &run.config else { return false };
+    let s = &run.setting;
+    // Of the server's own options, those that vLLM says in other words.
+    let in_its_words = ["kv_blocks", "block_size", "order", "enable_prefix_caching"];
+    let same = |name: &str| !in_its_words.contains(&name) && name != "max_num_seqs";
+    let own: Vec<_> = shared(s).into_iter().filter(|(name, _)| same(name)).collect();
+    let theirs = key.iter().filter(|(name, _)| same(name));
+    let given = |names: &[&str]| s.engine.given().iter().any(|(n, _)| names.contains(n));
+    let pool = config.num_blocks.to_string();
+    let usable = config.num_blocks.saturating_sub(1).to_string();
+    let blocks = match of(key, "kv_blocks") {
+        // One of vLLM's blocks is the null block.
+        Some(blocks) => {
+            let size = of(key, "block_size").unwrap_or("16");
+            (blocks == pool || blocks == usable) && size == config.block_size.to_string()
+        }
+        None => !given(&["num_kv_blocks", "kv_memory"]),
     };
-    key.iter().filter(|(name, _)| asked(name)).all(|part| own.contains(part))
+    let by_priority =
+        s.engine.given().iter().any(|g| *g == ("scheduling_policy", "priority".into()));
+    let order = if by_priority { "priority" } else { "fcfs" };
+    own.iter().eq(theirs)
+        && of(key, "max_num_seqs") == Some(config.max_num_seqs.to_string().as_str())
+        && of(key, "order").unwrap_or("fcfs") == order
+        && blocks
+        && caching.is_none_or(|caching| caching == config.enable_prefix_caching)
+}
+
+/// Whether the runs of other policies that share `key` keep prefixes; none if no policy among them
+/// does that.
+fn caching(runs: &[Simulated], key: &[(&'static str, String)]) -> Option<bool> {
+    let mut others = runs.iter().map(|r| &r.setting).filter(|s| !s.is_vllm() && shared(s) == key);
+    let caches = others.find(|s| caches_prefixes(&s.policy) && s.server.kv_blocks.is_some())?;
+    Some(caches.server.enable_prefix_caching.unwrap_or(true))
 }
 
 /// Groups in the text: more would fill the screen, and JSON has them all.
@@ -188,19 +223,23 @@ pub fn explained(runs: &[Simulated]) -> Vec<Explained<'_>> {
         }
     }
     let group = |key: &Vec<(&'static str, String)>| {
-        let is_in = |s: &Setting| {
-            if s.is_vllm() { stands_beside(s, key) } else { shared(s) == *key }
+        let caching = caching(runs, key);
+        let is_in = |r: &Simulated| {
+            let s = &r.setting;
+            if s.is_vllm() { stands_beside(r, key, caching) } else { shared(s) == *key }
         };
         let mut policies: Vec<OfPolicy<'_>> = Vec::new();
         // A run that was cut lacks its slowest requests.
-        let counts = |r: &Simulated| is_in(&r.setting) && !r.end.is_truncated();
+        let counts = |r: &Simulated| is_in(r) && !r.is_truncated();
         for (run, simulated) in runs.iter().enumerate().filter(|(_, r)| counts(r)) {
             let figure = |name| percentile(simulated.report.as_ref(), name, P99.2);
             let (Some(tpot), Some(ttft)) = (figure("tpot"), figure("ttft")) else { continue };
             let setting = &simulated.setting;
             let Some(rule) = PolicyRule::of(&setting.policy) else { continue };
             let spent = simulated.spent.as_ref();
-            let entry = Entry { run, label: String::new(), setting, tpot, ttft, spent };
+            let label = String::new();
+            let overloaded = simulated.overload.is_some_and(|o| !matches!(o, Overload::Users(_)));
+            let entry = Entry { run, label, setting, tpot, ttft, spent, overloaded };
             match policies.iter_mut().find(|p| p.rule.name == rule.name) {
                 Some(policy) => policy.entries.push(entry),
                 None => policies.push(OfPolicy { rule, entries: vec![entry] }),
@@ -217,6 +256,23 @@ pub fn explained(runs: &[Simulated]) -> Vec<Explained<'_>> {
         Explained { shared: words.join(", "), policies }
     };
     keys.iter().map(group).filter(|g| 1 < g.policies.len()).collect()
+}
+
+/// Runs of several policies that are in none of the groups, as they differ from all others in more
+/// than the policy; by their places.
+pub fn alone(runs: &[Simulated], groups: &[Explained<'_>]) -> Vec<usize> {
+    let several = runs.iter().any(|r| r.setting.policy != runs[0].setting.policy);
+    let is_in = |i: usize| {
+        let mut entries = groups.iter().flat_map(|g| &g.policies).flat_map(|p| &p.entries);
+        entries.any(|e| e.run == i)
+    };
+    // A run that was cut, or has none of the figures, is in no group for that.
+    let could = |r: &Simulated| {
+        let figure = |name| percentile(r.report.as_ref(), name, P99.2).is_some();
+        !r.is_truncated() && figure("tpot") && figure("ttft")
+    };
+    let left = |(i, r): (usize, &Simulated)| (several && could(r) && !is_in(i)).then_some(i);
+    runs.iter().enumerate().filter_map(left).collect()
 }
 
 /// Names the runs of a policy by the options in which they differ.
@@ -287,6 +343,11 @@ impl<'p, 'a> Pair<'p, 'a> {
         Self { streams, prompts, tpot: score(Latency::Tpot), ttft: score(Latency::Ttft) }
     }
 
+    /// Whether every run of both is overloaded.
+    fn is_overloaded(&self) -> bool {
+        self.streams.entries.iter().chain(&self.prompts.entries).all(|e| e.overloaded)
+    }
+
     /// Whether all figures say what the two rules promise.
     const fn as_expected(&self) -> bool {
         self.tpot.all_lower() && self.ttft.all_higher()
@@ -303,6 +364,8 @@ impl<'p, 'a> Pair<'p, 'a> {
                 "as their rules say: {name} keeps TPOT {p} lower, {tpot}, and pays with TTFT {p}, {ttft}"
             );
         }
+        // A queue that no rule has made is then most of TTFT.
+        let full = if self.is_overloaded() { ", but every run is overloaded" } else { "" };
         let said = |score: Score, wanted: usize, all: bool, word: &str| match (wanted, all) {
             (_, true) => format!("is {word}, as expected"),
             (0, _) if score.lower == 0 && score.higher == 0 => "is the same".to_owned(),
@@ -310,7 +373,7 @@ impl<'p, 'a> Pair<'p, 'a> {
             (n, _) => format!("is {word} in only {n} of {}", score.of),
         };
         format!(
-            "NOT as their rules say: TPOT {p} of {name} {}, {tpot}; its TTFT {p} {}, {ttft}",
+            "NOT as their rules say{full}: TPOT {p} of {name} {}, {tpot}; its TTFT {p} {}, {ttft}",
             said(self.tpot, self.tpot.lower, self.tpot.all_lower(), "lower"),
             said(self.ttft, self.ttft.higher, self.ttft.all_higher(), "higher"),
         )
@@ -434,6 +497,7 @@ impl<'a> Explained<'a> {
                     "tpot_p99": score(pair.tpot),
                     "ttft_p99": score(pair.ttft),
                     "as_the_rules_say": pair.as_expected(),
+                    "all_runs_overloaded": pair.is_overloaded(),
                     "text": pair.sentence(),
                 })
             })

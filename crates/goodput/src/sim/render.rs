@@ -7,14 +7,14 @@ use metrics_core::Seconds;
 use metrics_core::format;
 use metrics_core::report::{Distribution, Report};
 use metrics_core::units::Quantity;
-use metrics_core::validity::{Check, Level};
+use metrics_core::validity::{Finding, Level};
 use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::{KvStatistics, LoadLevel, OfferedLoad, RunEnd, RunStatistics};
 use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
-use super::{Answer, Setting, Simulated, explain, generate, pools, served};
+use super::{Answer, Overload, Setting, Simulated, explain, generate, pools, served};
 use crate::output::{self, Format};
 use crate::report::{csv, finding_json, json as report_json, text as report_text};
 
@@ -73,7 +73,7 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
             return c[0].1.clone();
         }
         let own: Vec<String> = (0..c.len())
-            .filter(|&i| differs(i))
+            .filter(|&i| differs(i) && c[i].1 != "-")
             .map(|i| if i == 0 { c[i].1.clone() } else { format!("{} {}", c[i].0, c[i].1) })
             .filter(|text| !text.is_empty())
             .collect();
@@ -181,14 +181,12 @@ fn load_lines(run: &Simulated) -> Vec<String> {
         }
         None => one_load_lines(run, &run.load),
     };
-    match level(run) {
-        Some(LoadLevel::Overloaded) => lines.push(
-            "OVERLOADED: not a steady state, the queue grows as long as requests arrive and every latency depends on the length of the run".to_owned(),
-        ),
-        Some(LoadLevel::NearSaturation) => lines.push(
-            "near saturation: a few per cent of step time become tens of per cent of latency".to_owned(),
-        ),
-        Some(LoadLevel::Moderate) | None => {}
+    lines.extend(run.overload.map(|overload| overload.says()));
+    if level(run) == Some(LoadLevel::NearSaturation) {
+        lines.push(
+            "near saturation: a few per cent of step time become tens of per cent of latency"
+                .to_owned(),
+        );
     }
     lines
 }
@@ -197,32 +195,37 @@ fn load_lines(run: &Simulated) -> Vec<String> {
 fn one_load_lines(run: &Simulated, load: &OfferedLoad) -> Vec<String> {
     let pools = run.setting.pools.is_some();
     let shown = |x: Option<f64>| x.map_or("-".to_owned(), |x| format::significant(x, 3));
-    let demand = load.saturated_demand_s.map_or("-".to_owned(), report_text::time);
+    let blocks = if run.statistics.kv.is_some() { " and on free KV blocks" } else { "" };
+    let demand = load.saturated_demand_s.map_or_else(
+        || format!("how long a request keeps its place depends on the others{blocks}"),
+        |s| format!("each takes {} of a server with a full batch", report_text::time(s)),
+    );
     let mut lines = vec![match load.arrival_rate {
-        Some(rate) if load.saturated_demand_s.is_none() && (run.config.is_some() || pools) => {
-            format!(
-                "{}/s arrive; no rho: how long a request keeps its place depends on the others and on free KV blocks",
-                format::significant(rate, 3)
-            )
+        Some(rate) => {
+            let rate = format::significant(rate, 3);
+            let at = if run.setting.replicas > 1 || pools { " at each replica" } else { "" };
+            match load.rho() {
+                Some(rho) => {
+                    format!("rho {}: {rate}/s arrive{at}, {demand}", format::significant(rho, 3))
+                }
+                None => format!("{rate}/s arrive{at}; no rho: {demand}"),
+            }
         }
-        Some(rate) => format!(
-            "rho {}: {}/s arrive{}, each takes {demand} of a server with a full batch",
-            shown(load.rho()),
-            format::significant(rate, 3),
-            if run.setting.replicas > 1 || pools { " at each replica" } else { "" },
-        ),
-        None => format!(
-            "no arrival rate, as all arrive at one instant; each takes {demand} of a server with a full batch"
-        ),
+        None => format!("no arrival rate, as all arrive at one instant; {demand}"),
     }];
-    lines.push(match load.relative() {
-        Some(relative) => format!(
+    lines.push(match (load.relative(), load.saturated_rate) {
+        (Some(relative), _) => format!(
             "{} of the {}/s that are completed while a queue is never empty",
             format::percent(relative),
             shown(load.saturated_rate)
         ),
-        None => "all requests together do not fill the batch twice, so no saturated rate can be measured"
-            .to_owned(),
+        (None, Some(_)) => {
+            format!("{}/s are completed while a queue is never empty", shown(load.saturated_rate))
+        }
+        (None, None) => {
+            "all requests together do not fill the batch twice, so no saturated rate can be measured"
+                .to_owned()
+        }
     });
     lines
 }
@@ -253,8 +256,11 @@ fn on_off(on: bool) -> &'static str {
 }
 
 /// Why a run is truncated.
-fn truncation(end: RunEnd) -> Option<&'static str> {
-    match end {
+fn truncation(run: &Simulated) -> Option<&'static str> {
+    if run.end.is_truncated() && !run.is_truncated() {
+        return Some("TRUNCATED after all that is measured had ended: its figures are whole");
+    }
+    match run.end {
         RunEnd::Completed => None,
         RunEnd::TimeLimit => Some("TRUNCATED by --until: no throughput, no goodput"),
         RunEnd::StepLimit => Some("TRUNCATED by the step limit: no throughput, no goodput"),
@@ -307,7 +313,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     for (i, l) in load_lines(run).iter().enumerate() {
         line(&mut text, if i == 0 { "load" } else { "" }, l)?;
     }
-    if let Some(why) = truncation(run.end) {
+    if let Some(why) = truncation(run) {
         line(&mut text, "", why)?;
     }
     if let Some(measured) = measured_line(run) {
@@ -315,6 +321,9 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     }
     if let Some(report) = &run.report {
         report_text::latency(&mut text, report, answer.confidence)?;
+        if let Some(why) = no_itl(run) {
+            writeln!(text, "  {why}")?;
+        }
         report_text::throughput(&mut text, report)?;
     }
     resources(&mut text, answer, run)?;
@@ -345,6 +354,12 @@ fn measured_line(run: &Simulated) -> Option<String> {
     ))
 }
 
+/// Why a run has no ITL, if it has none.
+fn no_itl(run: &Simulated) -> Option<&'static str> {
+    let measured = run.report.as_ref().is_some_and(|r| r.measured.is_some());
+    measured.then_some("ITL: none of a part of the run: gaps are counted over all of it")
+}
+
 /// What is left out of all runs, if it is the same and anything.
 pub(super) fn cuts_line(settings: &[&Setting]) -> Option<String> {
     let first = settings.first()?;
@@ -371,18 +386,22 @@ fn findings(text: &mut String, run: &Simulated) -> Result<()> {
 
 /// The findings of several runs, one line a check.
 fn findings_of_all(text: &mut String, answer: &Answer) -> Result<()> {
-    let mut checks: Vec<(&Check, usize)> = Vec::new();
+    // The first of each check stands for the others, since a title does not say what was found.
+    let mut checks: Vec<(&Finding, usize)> = Vec::new();
     for finding in answer.runs.iter().flat_map(|r| &r.findings).filter(|f| Level::Note < f.level) {
-        match checks.iter_mut().find(|(c, _)| c.id == finding.check.id) {
+        match checks.iter_mut().find(|(f, _)| f.check.id == finding.check.id) {
             Some((_, n)) => *n += 1,
-            None => checks.push((finding.check, 1)),
+            None => checks.push((finding, 1)),
         }
     }
-    checks.sort_by_key(|(c, _)| c.id);
-    for (i, (check, n)) in checks.iter().enumerate() {
+    checks.sort_by_key(|(f, _)| f.check.id);
+    for (i, (first, n)) in checks.iter().enumerate() {
         let lead = if i == 0 { "\n" } else { "" };
         let of = answer.runs.len();
-        writeln!(text, "{lead}{} in {n} of {of} runs: {}", check.id, check.title.en)?;
+        let (id, title) = (first.check.id, first.check.title.en);
+        let which = if *n == 1 { "" } else { "the first: " };
+        let says = output::one_line(&first.says);
+        writeln!(text, "{lead}{id} in {n} of {of} runs: {title} ({which}{says})")?;
     }
     Ok(())
 }
@@ -393,19 +412,23 @@ fn markdown(answer: &Answer) -> Result<String> {
     let mut about = String::new();
     common(&mut about, answer)?;
     for l in about.lines() {
-        writeln!(text, "- {}", l.trim())?;
+        // A line without a label belongs to the one above it.
+        let own = l.get(2..).is_some_and(|rest| !rest.starts_with(' '));
+        writeln!(text, "{}- {}", if own { "" } else { "  " }, l.trim())?;
     }
     let (header, rows) = table(answer);
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     writeln!(text, "\n{}", output::markdown_table(&header, &rows).trim_end())?;
-    for one in explain::explained(&answer.runs).iter().take(explain::SHOWN) {
+    let explained = explain::explained(&answer.runs);
+    for one in explained.iter().take(explain::SHOWN) {
         writeln!(text, "\n{}:\n", one.title())?;
         for (name, says) in one.lines() {
-            let lead = if name.is_empty() { String::new() } else { format!("{name}: ") };
-            writeln!(text, "- {lead}{says}")?;
+            let lead = if name.is_empty() { "  - ".to_owned() } else { format!("- {name}: ") };
+            writeln!(text, "{lead}{says}")?;
         }
     }
     let mut below = String::new();
+    compared_with_none(&mut below, answer, &explained)?;
     warnings(&mut below, answer)?;
     notes(&mut below, answer)?;
     for l in below.lines().filter(|l| !l.is_empty()) {
@@ -475,7 +498,8 @@ fn resources(text: &mut String, answer: &Answer, run: &Simulated) -> Result<()> 
     batches(text, run)?;
     if let Some(flight) = measured.and_then(|r| r.in_flight) {
         let mean = format::rate(flight.mean.get());
-        let says = format!("mean {mean} within the window, peak {}", flight.peak);
+        let of = format::things(measured.map_or(0, |r| r.in_flight_n), "completed request");
+        let says = format!("mean {mean} within the window, peak {}, over {of}", flight.peak);
         line(text, "in flight", &says)?;
     }
     line(
@@ -623,6 +647,12 @@ fn figure(report: Option<&Report>, name: &str, p: usize) -> String {
     percentile(report, name, p).map_or("-".to_owned(), report_text::time)
 }
 
+/// Name and number of requests that were not served.
+type Lost = (&'static str, fn(&Simulated) -> u64);
+
+const LOST: [Lost; 2] =
+    [("refused", |r| r.statistics.rejected), ("timed out", |r| r.statistics.timed_out)];
+
 /// One row a setting: what differs between them, then the figures.
 fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     let names: Vec<&str> = answer
@@ -644,7 +674,8 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     let shown: Vec<usize> = (0..names.len()).filter(|&i| varies(i) || i == 2 || i == 3).collect();
     let with_slo = answer.runs.iter().any(|r| !r.setting.slo.is_empty());
     let mut header: Vec<String> = shown.iter().map(|&i| names[i].to_owned()).collect();
-    for h in ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "E2E p99", "req/s", "tok/s"] {
+    let figures = ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "ITL p99", "E2E p99"];
+    for h in figures.into_iter().chain(["req/s", "tok/s"]) {
         header.push(h.to_owned());
     }
     if with_slo {
@@ -662,6 +693,10 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     if with_measured {
         header.push("measured".to_owned());
     }
+    // Who is refused or gives up is in no latency, nor in a share of what is completed.
+    let lost: Vec<Lost> =
+        LOST.into_iter().filter(|(_, of)| answer.runs.iter().any(|r| 0 < of(r))).collect();
+    header.extend(lost.iter().map(|(name, _)| (*name).to_owned()));
     header.extend(["batch by time".to_owned(), "load".to_owned()]);
     let rows = answer
         .runs
@@ -675,6 +710,7 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
                 figure(report, "ttft", 3),
                 figure(report, "tpot", 0),
                 figure(report, "tpot", 3),
+                figure(report, "itl", 3),
                 figure(report, "e2e", 3),
             ]);
             let rate = |x: Option<f64>| x.map_or("-".to_owned(), format::rate);
@@ -696,10 +732,12 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
                 let of = measured(run).map_or(run.statistics.injected, |m| m.requests());
                 row.push(format!("{of} of {}", run.statistics.injected));
             }
+            row.extend(lost.iter().map(|(_, of)| of(run).to_string()));
             row.push(run.statistics.utilization_by_time().map_or("-".to_owned(), format::percent));
-            let mark = match level(run) {
-                Some(LoadLevel::Overloaded) => " OVERLOADED",
-                Some(LoadLevel::NearSaturation) => " near saturation",
+            let mark = match (run.overload, level(run)) {
+                (Some(Overload::Users(_)), _) => " saturated",
+                (Some(_), _) => " OVERLOADED",
+                (None, Some(LoadLevel::NearSaturation)) => " near saturation",
                 _ => "",
             };
             let load = run.load.relative().or(run.load.rho());
@@ -740,37 +778,81 @@ fn common(text: &mut String, answer: &Answer) -> Result<()> {
     Ok(())
 }
 
+/// Which runs the rules explain nothing of, since no other differs from them in the policy alone.
+fn compared_with_none(
+    text: &mut String,
+    answer: &Answer,
+    explained: &[explain::Explained<'_>],
+) -> Result<()> {
+    let alone = explain::alone(&answer.runs, explained);
+    let names = varying(&answer.runs.iter().map(|r| &r.setting).collect::<Vec<_>>());
+    let of: Vec<&str> = alone.iter().filter_map(|&i| names.get(i)).map(String::as_str).collect();
+    if !of.is_empty() {
+        writeln!(
+            text,
+            "\nNot compared by rules, as more than the policy differs from the others (batch limit, KV blocks, prefix cache, who is refused): {}",
+            few(&of)
+        )?;
+    }
+    Ok(())
+}
+
+/// Some names, and how many more there are.
+fn few(names: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let more = names.len().saturating_sub(SHOWN);
+    let mut text = names.get(..SHOWN).unwrap_or(names).join("; ");
+    if 0 < more {
+        text.push_str(&format!("; and {more} more"));
+    }
+    text
+}
+
 /// What has to be said of some rows of a table.
 fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
-    let any = |l: LoadLevel| answer.runs.iter().any(|r| level(r) == Some(l));
-    if any(LoadLevel::Overloaded) {
+    let overloads = || answer.runs.iter().filter_map(|r| r.overload);
+    if overloads().any(|o| o.grows()) {
         writeln!(
             text,
             "\nAn overloaded run is no steady state: its latencies grow with the length of the run."
         )?;
     }
-    if any(LoadLevel::NearSaturation) {
+    if overloads().any(|o| matches!(o, Overload::Bounded { .. })) {
+        writeln!(
+            text,
+            "\nAn overloaded run that refuses requests or loses them to time-outs has a bounded queue: its latencies are those of the others."
+        )?;
+    }
+    if answer.runs.iter().any(|r| level(r) == Some(LoadLevel::NearSaturation)) {
         writeln!(
             text,
             "\nNear saturation a few per cent of step time become tens of per cent of latency."
         )?;
     }
+    let names = varying(&answer.runs.iter().map(|r| &r.setting).collect::<Vec<_>>());
     if answer.runs.iter().any(|r| !r.beyond.is_empty()) {
         writeln!(text, "\nOutside of the range of the step time, whose error is not known there:")?;
-        for run in answer.runs.iter().filter(|r| !r.beyond.is_empty()) {
-            let s = &run.setting;
-            let of = format!("max_num_seqs {}, chunk {}", s.max_num_seqs, s.chunk);
-            writeln!(text, "  {of}: {}", run.beyond.join("; "))?;
+        for (run, name) in answer.runs.iter().zip(&names).filter(|(r, _)| !r.beyond.is_empty()) {
+            writeln!(text, "  {name}: {}", run.beyond.join("; "))?;
         }
     }
     let mut said: Vec<&String> = Vec::new();
     for remark in answer.runs.iter().flat_map(|r| &r.remarks) {
         if !said.contains(&remark) {
-            writeln!(text, "{}{remark}", if said.is_empty() { "\n" } else { "" })?;
+            let of: Vec<&str> = answer
+                .runs
+                .iter()
+                .zip(&names)
+                .filter(|(r, _)| r.remarks.contains(remark))
+                .map(|(_, name)| name.as_str())
+                .collect();
+            // What holds for all of them needs no names.
+            let of = if of.len() < names.len() { format!("{}: ", few(&of)) } else { String::new() };
+            writeln!(text, "{}{of}{remark}", if said.is_empty() { "\n" } else { "" })?;
             said.push(remark);
         }
     }
-    if answer.runs.iter().any(|r| r.end.is_truncated()) {
+    if answer.runs.iter().any(Simulated::is_truncated) {
         writeln!(text, "\nTruncated runs have no throughput and no goodput.")?;
     }
     findings_of_all(text, answer)
@@ -795,6 +877,7 @@ fn sweep(answer: &Answer) -> Result<String> {
     if 0 < more {
         writeln!(text, "\nand so for {more} more (--format json has all)")?;
     }
+    compared_with_none(&mut text, answer, &explained)?;
     warnings(&mut text, answer)?;
     notes(&mut text, answer)?;
     Ok(text)
@@ -874,9 +957,17 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
         }
     }
     map.insert("outside_of_step_time_range".to_owned(), json!(run.beyond));
-    map.insert("load".to_owned(), load_json(&run.load));
+    let mut load = load_json(&run.load);
+    if run.overload.is_some_and(|overload| !overload.grows()) {
+        // Whoever is refused, gives up or waits for an answer lets the queue settle.
+        load["can_be_steady"] = json!(true);
+    }
+    map.insert("load".to_owned(), load);
     if let Some(report) = &run.report {
         report_json::figures(&mut map, report);
+    }
+    if let (Some(why), Some(latency)) = (no_itl(run), map.get_mut("latency")) {
+        latency["itl"] = json!({ "n": 0, "none_because": why });
     }
     map.insert(
         "simulation".to_owned(),
@@ -985,6 +1076,18 @@ fn kv_figures(s: &RunStatistics) -> Vec<(&'static str, Option<f64>)> {
     ]
 }
 
+/// The measured window, if something is left out, and that it has no ITL.
+fn measured_figures(run: &Simulated) -> Vec<(&'static str, Option<f64>)> {
+    let Some(m) = run.report.as_ref().and_then(|r| r.measured) else { return Vec::new() };
+    vec![
+        ("measured_requests", Some(m.requests() as f64)),
+        ("measured_requests_of_run", Some(m.of as f64)),
+        ("measured_start_s", Some(m.start_s)),
+        ("measured_end_s", m.end_s),
+        ("itl_mean_s", None),
+    ]
+}
+
 fn csv_of(answer: &Answer) -> Result<String> {
     let mut rows = Vec::new();
     for run in &answer.runs {
@@ -1001,6 +1104,7 @@ fn csv_of(answer: &Answer) -> Result<String> {
         ]
         .into_iter()
         .chain(kv_figures(&run.statistics))
+        .chain(measured_figures(run))
         {
             let value = value.map(|x| x.to_string()).unwrap_or_default();
             let rest = [name.to_owned(), value, String::new(), String::new(), String::new()];

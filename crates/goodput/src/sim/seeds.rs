@@ -81,12 +81,23 @@ impl Column {
 struct Replicated {
     setting: Setting,
     values: Vec<Vec<Option<f64>>>,
+    /// How many requests of each seed were measured, if some were left out: first and number.
+    measured: Vec<(u64, u64)>,
+}
+
+/// The least and the most of some numbers.
+fn range(of: impl Iterator<Item = u64> + Clone) -> Option<(u64, u64)> {
+    of.clone().min().zip(of.max())
 }
 
 /// What is said of a column: its interval, around the mean.
 type Cell = Option<Interval>;
 
 impl Replicated {
+    fn new(setting: Setting) -> Self {
+        Self { setting, values: Vec::new(), measured: Vec::new() }
+    }
+
     /// A column, if every seed has it.
     fn column(&self, i: usize) -> Option<Vec<f64>> {
         self.values.iter().map(|row| row.get(i).copied().flatten()).collect()
@@ -107,8 +118,7 @@ pub fn run(
     let Some(last) = spec.seed.checked_add(seeds - 1) else {
         bail!("--seeds: seed {} has no {} above it", spec.seed, seeds - 1);
     };
-    let mut all: Vec<Replicated> =
-        settings.into_iter().map(|setting| Replicated { setting, values: Vec::new() }).collect();
+    let mut all: Vec<Replicated> = settings.into_iter().map(Replicated::new).collect();
     for seed in spec.seed..=last {
         let mut spec = spec.clone();
         spec.seed = seed;
@@ -120,6 +130,8 @@ pub fn run(
         };
         for replicated in &mut all {
             let run = simulate(arguments, &drawn, replicated.setting.clone(), false)?;
+            let measured = report(&run).and_then(|r| r.measured);
+            replicated.measured.extend(measured.map(|m| (m.from as u64, m.requests())));
             replicated.values.push(COLUMNS.iter().map(|c| (c.value)(&run)).collect());
         }
     }
@@ -140,6 +152,7 @@ pub fn run(
             name: name.clone(),
             settings: run_settings(&r.setting),
             left_out: r.setting.left_out(),
+            warm_up_requests: r.measured.iter().map(|m| m.0).collect(),
             cells: columns.iter().map(|&i| (&COLUMNS[i], cell(r, i))).collect(),
         })
         .collect()
@@ -150,9 +163,21 @@ pub fn run(
         None => Vec::new(),
     };
     let settings: Vec<&Setting> = all.iter().map(|r| &r.setting).collect();
+    let measured = || all.iter().flat_map(|r| &r.measured);
     let head = Head {
         title: &source.title,
-        measured: render::cuts_line(&settings),
+        measured: render::cuts_line(&settings).map(|cuts| {
+            let left_out = range(measured().map(|m| m.0));
+            let kept = range(measured().map(|m| m.1));
+            let each = left_out.zip(kept).map(|(left_out, kept)| {
+                format!(
+                    "; {} left out at the start of a run, {} measured",
+                    span(left_out),
+                    span(kept)
+                )
+            });
+            cuts + &each.unwrap_or_default()
+        }),
         drawn: generate::described(spec),
         requests: spec.requests,
         seeds: (spec.seed, last),
@@ -165,11 +190,18 @@ pub fn run(
     }
 }
 
+/// `12`, or `12 to 48`.
+fn span((least, most): (u64, u64)) -> String {
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
 /// One setting in a table.
 struct Row {
     name: String,
     settings: Vec<(&'static str, String)>,
     left_out: Vec<(&'static str, Cut)>,
+    /// How many requests were left out at the start, seed by seed; empty if none were to be.
+    warm_up_requests: Vec<u64>,
     cells: Vec<(&'static Column, Cell)>,
 }
 
@@ -268,6 +300,10 @@ fn json_of(head: &Head<'_>, means: &[Row], differences: &[Row]) -> Result<String
         .zip(differences)
         .map(|(row, difference)| {
             let mut map = settings(row);
+            if !row.warm_up_requests.is_empty() {
+                let of = json!(row.warm_up_requests);
+                map.insert("warm_up_requests_by_seed".to_owned(), of);
+            }
             map.insert("figures".to_owned(), figures(row));
             map.insert("difference_to_first".to_owned(), json!(difference.map(figures)));
             Value::Object(map)

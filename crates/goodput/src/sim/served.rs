@@ -135,7 +135,7 @@ fn replica_line(i: usize, s: &RunStatistics) -> String {
     let kv = kv.map(|used| format!(", {} of the KV blocks by time", format::percent(used)));
     format!(
         "{}: {}, busy {}, {} of the batch by time{}{}",
-        i + 1,
+        i,
         format::things(s.injected, "request"),
         share(s.busy_share()),
         share(s.utilization_by_time()),

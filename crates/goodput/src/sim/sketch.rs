@@ -19,7 +19,8 @@ use serving_io::scenario::VLLM_V1;
 use super::pools::Moved;
 use super::served::Maker;
 use super::{
-    Arguments, CHECKS, Setting, Simulated, Source, conservation, loads, raised, refused, window_of,
+    Arguments, CHECKS, Overload, Setting, Simulated, Source, conservation, loads, raised, refused,
+    window_of,
 };
 
 /// The load is measured on so many of the first requests, which have to be kept for it.
@@ -148,17 +149,19 @@ pub fn simulate(
     let any = 0 < counted.tally.requests();
     let report = any.then(|| Report::of_tally(&counted.tally, &settings)).transpose()?;
     let run = Run { truncated, ..Run::default() };
+    let overload = Overload::of(&load, &statistics, setting.users);
     let (findings, verdict) = match &report {
         Some(report) => {
             let mut facts = sketched(&run, report, &setting.slo);
             facts.conservation = Some(conservation(&statistics));
-            raised(&facts)
+            raised(&facts, overload)
         }
         None => bail!("no request arrives before the run ends"),
     };
     Ok(Simulated {
         requests: usize::try_from(spec.requests).unwrap_or(usize::MAX),
         load,
+        overload,
         each: server.each(),
         pool_loads,
         moved: counted.moved.any(),
@@ -186,8 +189,10 @@ fn head(spec: &WorkloadSpec, setting: &Setting) -> Result<Workload> {
 
 /// Which checks a run without its requests cannot make.
 fn not_looked_for() -> String {
-    // The fastest that the machine allows is compared request by request, too.
-    let needs = |id: &&str| *id == "W25" || NEED_REQUESTS.iter().any(|check| check.id == *id);
+    // The fastest that the machine allows is compared request by request, too; an overload is known
+    // by the load.
+    let listed = |id: &str| id != "W04" && NEED_REQUESTS.iter().any(|check| check.id == id);
+    let needs = |id: &&str| *id == "W25" || listed(id);
     let ids: Vec<&str> = CHECKS.into_iter().filter(needs).collect();
     format!("not looked for, as no request is kept: warm-up, {}", ids.join(", "))
 }

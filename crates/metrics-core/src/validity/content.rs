@@ -3,7 +3,7 @@
 use crate::format::{percent, rate, significant, things};
 use crate::metric::{Source, text};
 
-use super::evidence::{Facts, Ideal, Load, Prompts, Rate};
+use super::evidence::{Bound, Facts, Ideal, Load, Prompts, Rate};
 use super::{Check, Command, Finding, LATENCIES, Level, Subject, seconds};
 
 /// W17: part of the prompts was in the prefix cache already.
@@ -126,6 +126,8 @@ pub const W24: Check = Check {
 };
 
 /// W25: faster than the hardware can be, or many times slower.
+///
+/// Only [`Bound::Floor`] can be beaten by nothing, so that only it raises the error.
 #[must_use]
 pub fn against_ideal(ideal: &Ideal) -> Option<Finding> {
     let ratio = ideal.measured_s / ideal.bound_s;
@@ -133,7 +135,7 @@ pub fn against_ideal(ideal: &Ideal) -> Option<Finding> {
         return None;
     }
     let name = ideal.subject.text().en;
-    let (level, says) = if ratio < 0.95 {
+    let (level, says) = if ideal.bound == Bound::Floor && ratio < 0.95 {
         let says = format!(
             "{name} {} is faster than the {} that bandwidth and FLOP allow: another precision, cached tokens, or another model",
             seconds(ideal.measured_s),
@@ -141,8 +143,12 @@ pub fn against_ideal(ideal: &Ideal) -> Option<Finding> {
         );
         (Level::Error, says)
     } else if 5.0 < ratio {
+        let allowed = match ideal.bound {
+            Bound::Floor => "that bandwidth and FLOP allow",
+            Bound::Load => "that bandwidth and FLOP allow with all requests in one batch",
+        };
         let says = format!(
-            "{name} {} is {} times the {} that bandwidth and FLOP allow",
+            "{name} {} is {} times the {} {allowed}",
             seconds(ideal.measured_s),
             significant(ratio, 3),
             seconds(ideal.bound_s)
@@ -166,12 +172,12 @@ pub const W25: Check = Check {
     name: "faster-than-light",
     title: text("faster than possible, or many times slower", "快于物理极限，或慢数倍"),
     rule: text(
-        "measured < 0.95 · ideal bound is an error, > 5 · bound a warning",
-        "测得 < 0.95 · 理想下界为错误，> 5 倍下界为警告",
+        "measured < 0.95 · the least possible is an error; a mean TPOT > 5 · the step of as many requests as are in the system, or steps of a fit all > 5 · the least possible, a warning",
+        "测得 < 0.95 · 理想下界为错误；TPOT 均值 > 5 倍（系统内全部请求同批的一步），或拟合的步全部 > 5 倍下界，为警告",
     ),
     why: text(
-        "No kernel beats the bandwidth of its memory. A figure below the bound belongs to another precision, to cached tokens or to another model.",
-        "任何核函数都快不过显存带宽。低于下界的数字属于别的精度、缓存的 token 或别的模型。",
+        "No kernel beats the bandwidth of its memory. A figure below the bound belongs to another precision, to cached tokens or to another model. The step of all in the system is no such bound: with a queue or several replicas a batch holds fewer of them.",
+        "任何核函数都快不过显存带宽。低于下界的数字属于别的精度、缓存的 token 或别的模型。系统内全部请求同批的一步不是这样的下界：有排队或多个副本时，一个批次装的请求更少。",
     ),
     levels: &[Level::Warn, Level::Error],
     affects: LATENCIES,

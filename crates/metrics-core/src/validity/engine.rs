@@ -385,11 +385,17 @@ pub const W27: Check = Check {
 
 /// W32: one replica has far more than its share.
 ///
-/// `requests` holds the load of each replica, `hit_rate` the prefix hit rate if known.
+/// `requests` holds how many requests each replica had, `in_system` the mean number that it had at a
+/// time, in the same order, or nothing where that is not known; `hit_rate` is the prefix hit rate if
+/// known.
+///
+/// A router that breaks ties by order fills the first of several idle replicas, and one that balances
+/// work gives another number to each: the replica with the most requests is hot only if it has at
+/// least one at a time on average, and that more than its share too.
 #[must_use]
-pub fn hot_replica(requests: &[u64], hit_rate: Option<f64>) -> Option<Finding> {
+pub fn hot_replica(requests: &[u64], in_system: &[f64], hit_rate: Option<f64>) -> Option<Finding> {
     let total: u64 = requests.iter().sum();
-    let most = requests.iter().copied().max()?;
+    let (fullest, &most) = requests.iter().enumerate().max_by_key(|(_, n)| **n)?;
     if requests.len() < 2 || total == 0 {
         return None;
     }
@@ -400,13 +406,31 @@ pub fn hot_replica(requests: &[u64], hit_rate: Option<f64>) -> Option<Finding> {
     if ratio <= 1.3f64.max(chance) {
         return None;
     }
+    let at_a_time = in_system.get(fullest).copied();
+    let usual = crate::summary::sum(in_system.iter().copied()) / in_system.len() as f64;
+    if at_a_time.is_some_and(|own| own < 1.0 || own <= 1.3 * usual) {
+        return None;
+    }
     let hits = hit_rate.map_or(String::new(), |h| format!(", at a hit rate of {}", percent(h)));
+    let there = at_a_time.map_or(String::new(), |own| {
+        format!(
+            ", and {} at a time where the mean is {}",
+            significant(own, 3),
+            significant(usual, 3)
+        )
+    });
     let says = format!(
-        "the fullest of {} replicas has {most} of {total} requests, {} times the mean{hits}",
+        "the fullest of {} replicas has {most} of {total} requests, {} times the mean{there}{hits}",
         requests.len(),
         significant(ratio, 3)
     );
-    Some(W32.finding(Level::Warn, says).number("max_over_mean", ratio).maybe("hit_rate", hit_rate))
+    Some(
+        W32.finding(Level::Warn, says)
+            .number("max_over_mean", ratio)
+            .maybe("in_system", at_a_time)
+            .maybe("in_system_mean", at_a_time.map(|_| usual))
+            .maybe("hit_rate", hit_rate),
+    )
 }
 
 /// See [`hot_replica`].
@@ -415,12 +439,12 @@ pub const W32: Check = Check {
     name: "hot-replica",
     title: text("a hot replica", "副本过热"),
     rule: text(
-        "largest over mean load of the replicas > 1.3 and beyond chance (1 + 3 / √mean): hit rate and imbalance are shown together",
-        "副本最大负载 / 平均负载 > 1.3 且超出偶然（1 + 3 / √均值）：命中率与不均衡一并显示",
+        "most over mean requests of the replicas > 1.3 and beyond chance (1 + 3 / √mean); where it is known (sim), that replica also has at least one request at a time on average and more than 1.3 times the mean of the replicas: hit rate and imbalance are shown together",
+        "副本最多请求数 / 平均请求数 > 1.3 且超出偶然（1 + 3 / √均值）；若已知（sim），该副本平均同时至少有一个请求，且超过各副本均值的 1.3 倍：命中率与不均衡一并显示",
     ),
     why: text(
-        "Routing by prefix raises the hit rate and sends the popular prefixes to one replica, whose queue undoes the gain.",
-        "按前缀路由提高命中率，却把热门前缀送往同一副本，其队列抵消了收益。",
+        "Routing by prefix raises the hit rate and sends the popular prefixes to one replica, whose queue undoes the gain. Where every replica is idle most of the time an uneven share harms nobody: ties go to the first one.",
+        "按前缀路由提高命中率，却把热门前缀送往同一副本，其队列抵消了收益。各副本大多空闲时，份额不均对谁都无害：平局归第一个副本。",
     ),
     levels: &[Level::Warn],
     affects: &[Subject::Ttft, Subject::E2e, Subject::Throughput],
@@ -440,6 +464,6 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     }
     let p = &facts.prompts;
     let cached = p.cached.filter(|_| 0.0 < p.tokens).map(|c| c / p.tokens);
-    found.extend(hot_replica(&facts.replicas, cached));
+    found.extend(hot_replica(&facts.replicas, &facts.replicas_in_system, cached));
     found
 }

@@ -2,7 +2,8 @@
 
 use crate::slo::SloSet;
 use crate::steady::Steady;
-use crate::table::RequestTable;
+use crate::table::{Observed, RequestTable};
+use crate::timeline::Outcome;
 
 use super::Subject;
 
@@ -181,15 +182,59 @@ pub struct Conservation {
     pub timed_out: u64,
 }
 
-/// A latency held against the least that the hardware allows.
+impl Conservation {
+    /// Of these requests; whoever was cut off counts as running.
+    #[must_use]
+    pub fn of(requests: &RequestTable) -> Self {
+        let mut books = Self::default();
+        for request in requests.requests() {
+            books.injected += 1;
+            *match request.outcome() {
+                Outcome::Completed => &mut books.completed,
+                Outcome::Failed | Outcome::Rejected => &mut books.dropped,
+                Outcome::TimedOut | Outcome::Cancelled => &mut books.timed_out,
+                Outcome::CutOff => &mut books.running,
+            } += 1;
+        }
+        books
+    }
+
+    /// How many requests are accounted for; none beyond what a count holds.
+    #[must_use]
+    pub fn accounted(&self) -> Option<u64> {
+        [self.completed, self.running, self.queued, self.dropped, self.timed_out]
+            .iter()
+            .try_fold(0_u64, |sum, &n| sum.checked_add(n))
+    }
+
+    /// Whether every request that went in is accounted for.
+    #[must_use]
+    pub fn balances(&self) -> bool {
+        self.accounted() == Some(self.injected)
+    }
+}
+
+/// What a latency is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The least that the hardware allows: nothing is faster, whatever the load.
+    Floor,
+    /// What the load would cost a server at best that had all of it in one batch. A queue and
+    /// further replicas keep requests out of a batch, so that being faster says nothing.
+    Load,
+}
+
+/// A latency held against what the hardware allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ideal {
     /// What it is of.
     pub subject: Subject,
     /// As measured, in seconds.
     pub measured_s: f64,
-    /// The least possible, in seconds.
+    /// The bound, in seconds.
     pub bound_s: f64,
+    /// Which kind of bound that is.
+    pub bound: Bound,
 }
 
 /// What is known of one run, as readers have it.
@@ -460,6 +505,8 @@ pub struct Facts {
     pub prompts: Prompts,
     /// Requests of each replica, where there are several.
     pub replicas: Vec<u64>,
+    /// Mean number of requests that each of them had at a time; empty where that is not known.
+    pub replicas_in_system: Vec<f64>,
     /// What the engine says.
     pub server: Server,
     /// Where the requests of a simulation went.

@@ -177,6 +177,7 @@ impl Facts {
             objectives: objectives(e, &done),
             prompts: prompts(e),
             replicas: replicas(e),
+            replicas_in_system: Vec::new(),
             server: e.server.clone(),
             conservation: e.conservation,
             ideal: e.ideal.to_vec(),

@@ -366,14 +366,30 @@ pub fn no_steady_state(facts: &Facts) -> Option<Finding> {
     None
 }
 
+/// W04 of a simulation, which knows its load: more arrives than can be completed.
+///
+/// `load` is the arrival rate over the rate that is completed while a queue is never empty. It is
+/// for a queue that nothing bounds: who is refused or gives up keeps it short.
+#[must_use]
+pub fn overloaded(load: f64) -> Option<Finding> {
+    if !(1.0 <= load && load.is_finite()) {
+        return None;
+    }
+    let says = format!(
+        "requests arrive at {} of the rate that can be completed: the queue grows as long as they come, and latency depends on run length",
+        percent(load)
+    );
+    Some(W04.finding(Level::Warn, says).number("load", load))
+}
+
 /// See [`no_steady_state`].
 pub const W04: Check = Check {
     id: "W04",
     name: "no-steady-state",
     title: text("no steady state: latency depends on run length", "没有稳态：时延取决于运行时长"),
     rule: text(
-        "no closed loop, and TTFT and requests in flight both keep growing over the arrivals (Theil-Sen slope above 0, Mann-Kendall p < 0.01 corrected for autocorrelation, a rise above half the median); or, from a summary, finished / offered < 0.97 and mean TTFT > 30 % of the time by which the run outlasts its arrivals; or all were sent within 10 % of the median TTFT",
-        "非闭环，且 TTFT 与在途数在到达期间都持续增长（Theil-Sen 斜率为正，Mann-Kendall 经自相关校正的 p < 0.01，增幅超过中位数的一半）；或仅有汇总时，完成 / 提供 < 0.97 且平均 TTFT > 运行超出到达时段的时间的 30 %；或全部请求在 TTFT 中位数的 10 % 之内发出",
+        "no closed loop, and TTFT and requests in flight both keep growing over the arrivals (Theil-Sen slope above 0, Mann-Kendall p < 0.01 corrected for autocorrelation, a rise above half the median); or, from a summary, finished / offered < 0.97 and mean TTFT > 30 % of the time by which the run outlasts its arrivals; or all were sent within 10 % of the median TTFT; in a simulation, arrivals at 100 % or more of what is completed while a queue is never empty, with a queue that neither refusals nor time-outs bound",
+        "非闭环，且 TTFT 与在途数在到达期间都持续增长（Theil-Sen 斜率为正，Mann-Kendall 经自相关校正的 p < 0.01，增幅超过中位数的一半）；或仅有汇总时，完成 / 提供 < 0.97 且平均 TTFT > 运行超出到达时段的时间的 30 %；或全部请求在 TTFT 中位数的 10 % 之内发出；模拟中则为到达速率不低于队列从不为空时的完成速率，且队列不受拒绝或超时限制",
     ),
     why: text(
         "Above saturation the wait grows by (rate − capacity) / capacity for every second of the run. The share completed / offered alone is not asked: in a short run the drain keeps it below 0.97 without overload. The first time in flight of a run is left out of the trend, and the trend is taken over at most 200 medians of neighbours.",
@@ -396,7 +412,7 @@ pub const W04: Check = Check {
         work: "vllm-omni#6365; dynamo#10528; guidellm#242",
         section: "cases K043, K044",
     },
-    raised_by: &[Command::Report],
+    raised_by: &[Command::Report, Command::Sim],
 };
 
 /// W05: clients of a closed loop run in step, so that TTFT is the place in a wave.

@@ -378,7 +378,7 @@ pub enum ConfigFault {
     #[error(
         "a request of max_model_len ({max_model_len}) tokens needs {need} blocks of {block_size} \
          tokens, but the KV cache has {usable} besides the null block: lower max_model_len to \
-         {}, or raise num_blocks to {}",
+         {}, or raise num_blocks (--num-kv-blocks) to {}",
         usable * block_size,
         need + 1
     )]
