@@ -685,6 +685,37 @@ fn a_simulation_never_writes_over_what_it_reads() {
     ");
 }
 
+/// No file is there yet, so that nothing but the names can tell that they lead to one.
+#[cfg(unix)]
+#[test]
+fn two_outputs_are_never_one_file_that_is_not_there_yet() {
+    let dir = folder_of_examples();
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    for (link, target) in [("link", "new.x"), ("sub/up", "../new.x"), ("twice", "sub/up")] {
+        std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+    }
+    let absolute = dir.path().join("new.x");
+    for other in ["./new.x", "sub/../new.x", "link", "sub/up", "twice", absolute.to_str().unwrap()]
+    {
+        for arguments in [
+            &["sim", "--requests", "20", "--chunk", "256", "--series", "new.x", "--trace-out"][..],
+            &["sim", "--requests", "20", "--chunk", "256", "--requests-out", "new.x", "-o"],
+            &["report", "result.json", "-o", "new.x", "--partial"],
+            &["check", "result.json", "--slo", "ttft<1s", "-o", "new.x", "--junit"],
+            &["tune", "--slo", "p99(ttft)<1s", "-o", "new.x", "--resume"],
+            &["fit", "steps.csv", "-o", "new.x", "--residuals"],
+        ] {
+            let said = refused(dir.path(), &[arguments, &[other]].concat());
+            assert!(said.contains(": the second would overwrite"), "{arguments:?} {other}: {said}");
+        }
+    }
+    assert!(!absolute.exists());
+    // The same name in two directories is two files.
+    let apart = ["--series", "new.x", "--trace-out", "sub/new.x"];
+    run_in(dir.path(), &[&["sim", "--requests", "20", "--chunk", "256"], &apart[..]].concat());
+    assert!(absolute.exists() && dir.path().join("sub/new.x").exists());
+}
+
 #[test]
 fn steps_that_cost_nothing_have_no_rates() {
     let dir = folder_of_examples();
