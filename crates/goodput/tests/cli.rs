@@ -845,7 +845,7 @@ fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     );
     let shown = text.lines().skip(2).take(5);
     insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
-      setting          policy vllm-v1 max_model_len=2048 num_kv_blocks=500 enable_prefix_caching=false max_num_batched_tokens=1024, max_num_seqs -, chunk -, rate_scale 1
+      setting          policy vllm-v1 max_model_len=2048 num_kv_blocks=500 enable_prefix_caching=false max_num_batched_tokens=1024, max_num_seqs 64, chunk -, rate_scale 1
       engine           vLLM 0.33.0, async, max_num_batched_tokens 1024, max_num_seqs 64, max_model_len 2048, 500 KV blocks of 16, prefix caching off, chunked prefill on
       to know          --enable-lora: LoRA is not modelled
                        -pp: pipeline parallelism is not modelled
