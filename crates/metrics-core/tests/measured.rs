@@ -179,7 +179,10 @@ fn a_count_cuts_between_equal_arrivals_by_place() {
     let m = report.measured.unwrap();
     assert_eq!((m.from, m.to, m.by_place, m.start_s, m.completed), (4, 9, true, 0.0, 9));
     assert_eq!(report.sent(), 5);
-    assert_eq!(report.throughput.requests.map(|r| r.get()), Some(4.5));
+    assert_eq!(
+        report.throughput.requests.map(metrics_core::units::RequestsPerSecond::get),
+        Some(4.5)
+    );
     assert!(!cuts("4", "4").of(&overload()).unwrap().unwrap().by_place);
 }
 
