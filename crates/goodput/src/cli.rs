@@ -70,7 +70,7 @@ enum Command {
     #[command(after_help = diagnose::EXAMPLES)]
     Diagnose(Box<diagnose::Arguments>),
     /// Simulate a workload or a trace under one or several settings.
-    #[command(after_help = sim::EXAMPLES)]
+    #[command(after_help = sim::EXAMPLES, mut_args(takes_hyphens))]
     Sim(Box<sim::Arguments>),
     /// What a trace is like; traces in our form, converted or drawn from a seed.
     #[command(after_help = trace::EXAMPLES)]

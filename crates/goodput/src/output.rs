@@ -70,11 +70,31 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
             return (a.dev(), a.ino()) == (b.dev(), b.ino());
         }
     }
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        // Neither is there yet, or only one is.
+    // One of them, or neither, is there yet.
+    match (destination(a), destination(b)) {
+        (Some(a), Some(b)) => a == b,
         _ => a == b,
     }
+}
+
+/// Where a file would be written under this name, through links whose target is not there yet;
+/// `None` where nothing can be written.
+fn destination(path: &Path) -> Option<PathBuf> {
+    /// As many links as Linux follows.
+    const MOST_LINKS: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let directory = path.parent()?;
+        // The directory of a bare name is the current one.
+        let here = Path::new(".");
+        let directory = if directory.as_os_str().is_empty() { here } else { directory };
+        let place = directory.canonicalize().ok()?.join(path.file_name()?);
+        match std::fs::read_link(&place) {
+            Ok(target) => path = place.parent()?.join(target),
+            Err(_) => return Some(place),
+        }
+    }
+    None
 }
 
 /// Refuses to write over what is read, twice into one file, or into a file called `-`; outputs come

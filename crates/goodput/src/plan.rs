@@ -12,7 +12,7 @@ use metrics_core::units::{Bytes, CostPerHour, RequestsPerSecond};
 use metrics_core::{Seconds, format};
 
 use crate::output::{self, Format, check_outputs};
-use crate::sim::EngineArguments;
+use crate::sim::{EngineArguments, count_from, seed};
 use crate::trace::Part;
 
 pub const EXAMPLES: &str = "\
@@ -136,11 +136,11 @@ pub struct Arguments {
     #[arg(long, value_name = "N", conflicts_with_all = ["trace", "no_sim"])]
     requests: Option<String>,
     /// The first seed.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = seed)]
     seed: u64,
     /// Most seeds for one number of replicas.
     #[arg(long, value_name = "N", default_value_t = 16)]
-    #[arg(value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    #[arg(value_parser = count_from(2, 10_000))]
     seeds: u64,
     /// Confidence of the intervals over the seeds.
     #[arg(long, value_name = "SHARE", default_value = "95%")]

@@ -22,6 +22,7 @@ use metrics_core::report::{Input, Report, Settings, Window};
 use metrics_core::slo::SloSet;
 use metrics_core::steady::mser5;
 use metrics_core::table::{Observed, RequestTable};
+use metrics_core::timeline::LARGEST_TOKENS;
 use metrics_core::validity::evidence::Conservation;
 use metrics_core::validity::load::overloaded;
 use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
@@ -58,6 +59,7 @@ use crate::report::Objectives;
 use crate::trace::Part;
 
 pub use generate::{GeneratorArguments, described};
+pub use served::{count_from, seed};
 
 pub const EXAMPLES: &str = "\
 Without a trace or scenario, a built-in workload runs under two settings.
@@ -178,11 +180,11 @@ pub struct Arguments {
     users: Vec<String>,
     /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
     /// to the first setting on the same requests.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    #[arg(long, value_name = "N", value_parser = served::count_from(2, 10_000))]
     #[arg(conflicts_with_all = ["trace", "requests_out"])]
     seeds: Option<u64>,
     /// KV bytes of one token, for the KV figures in bytes and for --kv-memory.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = served::count_from(1, MOST_KV_BYTES))]
     kv_bytes_per_token: Option<u64>,
     #[command(flatten)]
     generate: GeneratorArguments,
@@ -197,10 +199,10 @@ pub struct Arguments {
     /// Refuse who arrives when so many requests wait; this and the next three stand for a gateway
     /// in front of vllm-v1, which refuses nobody for it. One value each: variants of a scenario may
     /// differ in them.
-    #[arg(long, value_name = "REQUESTS", value_parser = one_count)]
+    #[arg(long, value_name = "REQUESTS", value_parser = served::count_from(0, LARGEST_TOKENS))]
     max_waiting: Option<u64>,
     /// Refuse who arrives when with its prompt more tokens than this would wait.
-    #[arg(long, value_name = "TOKENS", value_parser = one_count)]
+    #[arg(long, value_name = "TOKENS", value_parser = served::count_from(0, LARGEST_TOKENS))]
     max_waiting_tokens: Option<u64>,
     /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20.
     #[arg(long, value_name = "RATE,burst=N")]
@@ -221,7 +223,8 @@ pub struct Arguments {
     /// [default: measure all].
     #[arg(long, visible_alias = "cooldown", value_name = "REQUESTS|TIME")]
     cool_down: Option<String>,
-    /// Write every request's timeline, for `goodput report`; needs a single setting.
+    /// Write every request's timeline, of the whole run, for `goodput report`; needs a single
+    /// setting.
     #[arg(long, value_name = "FILE")]
     requests_out: Option<PathBuf>,
     /// Where the time of the slowest requests went, those from this percentile on, such as p99; of
@@ -239,8 +242,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     series: Option<PathBuf>,
     /// Settings that run at the same time; the answer does not depend on it [default: all cores].
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = served::count_from(1, MOST_JOBS))]
+    jobs: Option<u64>,
     /// Count and sketch requests of any number as they end instead of keeping them: percentiles are
     /// off by 0.05 % at most, counts and the share that meets --slo are exact.
     #[arg(long)]
@@ -249,6 +252,9 @@ pub struct Arguments {
     #[arg(long)]
     reference: bool,
 }
+
+/// The most KV bytes of a token, as for a transfer between two pools: 4 GiB.
+const MOST_KV_BYTES: u64 = 1 << 32;
 
 macro_rules! engine_arguments {
     ($($(#[$doc:meta])* $field:ident $([$($extra:tt)*])?;)*) => {
@@ -403,8 +409,12 @@ impl Arguments {
 /// One setting of the server.
 #[derive(Clone, Debug, PartialEq)]
 struct Setting {
-    /// The scenario's name for it, if it has one.
+    /// The scenario's name for it, as long as it is what the name stands for.
     name: Option<String>,
+    /// The variants of a given scenario that it comes from: several where flags leave no difference.
+    variants: Vec<String>,
+    /// What is to be said of how it came about.
+    remarks: Vec<String>,
     policy: String,
     max_num_seqs: u64,
     chunk: u64,
@@ -436,6 +446,8 @@ impl Setting {
     fn of_a_trace() -> Result<Self> {
         Ok(Self {
             name: None,
+            variants: Vec::new(),
+            remarks: Vec::new(),
             policy: DecodeFirst::default().name().to_owned(),
             max_num_seqs: DecodeFirst::default().max_num_seqs(),
             chunk: DecodeFirst::default().chunk(),
@@ -478,14 +490,67 @@ impl Setting {
         all.into_iter().filter_map(|(name, cut)| Some((name, cut?))).collect()
     }
 
+    /// That several variants came to this one setting, and what else there is to know of it.
+    fn said(&self) -> Vec<String> {
+        let [others @ .., last] = self.variants.as_slice() else { return self.remarks.clone() };
+        let mut said = Vec::new();
+        if !others.is_empty() {
+            said.push(format!(
+                "variants {} and {last} do not differ here under {}: each setting runs once",
+                others.join(", "),
+                self.policy
+            ));
+        }
+        said.extend(self.remarks.iter().cloned());
+        said
+    }
+
+    /// Drops its name where flags changed what the name stands for: that in which the variant differs
+    /// from the scenario's others, and all of it where there are none.
+    fn keep_name(&mut self, variants: &[Self]) {
+        let Some(own) = variants.iter().find(|v| v.name == self.name) else { return };
+        let changed = differences(self, own);
+        let others = || variants.iter().filter(|v| v.name != own.name);
+        let stands_for =
+            |i: usize| others().next().is_none() || others().any(|v| differences(v, own)[i]);
+        if (0..changed.len()).any(|i| changed[i] && stands_for(i)) {
+            self.name = None;
+        }
+    }
+
+    /// The limit that vLLM's options have, if they have one.
+    fn limit_of_options(&self) -> Option<u64> {
+        let (_, text) = self.engine.given().iter().find(|(name, _)| *name == "max_num_seqs")?;
+        grammar::count(text).ok().filter(|_| self.is_vllm())
+    }
+
+    /// Shows the limit that vLLM's options have.
+    fn show_limit(mut self) -> Self {
+        self.max_num_seqs = self.limit_of_options().unwrap_or(self.max_num_seqs);
+        self
+    }
+
+    /// Says that a scenario's limit for the scheduler of one kind is not that of the other.
+    fn note_limit(&mut self, variant: &Self) {
+        let limit = variant.limit_of_options().unwrap_or(variant.max_num_seqs);
+        if 0 < limit && variant.is_vllm() != self.is_vllm() {
+            let (whose, other) = (&variant.policy, &self.policy);
+            self.remarks.push(format!(
+                "max_num_seqs {limit} of the scenario is for {whose}, not for {other}: \
+                 --max-num-seqs is for both"
+            ));
+        }
+    }
+
     /// What vLLM's scheduler is told, if it is the policy, and what is left out or assumed.
     fn vllm_config(&self) -> Result<(Option<VllmConfig>, Vec<String>)> {
+        let mut remarks = self.said();
         if !self.is_vllm() {
-            return Ok((None, Vec::new()));
+            return Ok((None, remarks));
         }
         let machine = machine(&self.step_time);
         let resolved = self.engine.resolve(machine.as_ref()).map_err(|e| anyhow!("{e}"))?;
-        let mut remarks = self.engine.left_out().to_vec();
+        remarks.extend_from_slice(self.engine.left_out());
         remarks.extend(resolved.notes);
         Ok((Some(resolved.config), remarks))
     }
@@ -611,7 +676,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         progress.inc(1);
         run
     };
-    let runs = in_parallel(arguments.jobs, || {
+    let runs = in_parallel(arguments.jobs, settings.len(), || {
         settings.into_par_iter().map(run).collect::<Result<Vec<_>>>()
     })?;
     progress.finish_and_clear();
@@ -662,22 +727,17 @@ fn shown(arguments: &Arguments, settings: &[Setting], format: Format) -> Result<
     Ok(())
 }
 
-/// A count of an option that takes one.
-fn one_count(text: &str) -> Result<u64, String> {
-    grammar::count(text.trim()).map_err(|e| {
-        if text.contains(',') { "takes one number, and no list".to_owned() } else { e.to_string() }
-    })
-}
+/// The most that `--jobs` takes: more than the cores of any server, and few enough to start.
+pub const MOST_JOBS: u64 = 1024;
 
-/// Calls `work` on so many threads, or on one a core.
+/// Calls `work` on so many threads, or on one a core; on no more than there are settings to run.
 pub fn in_parallel<T: Send>(
-    jobs: Option<usize>,
+    jobs: Option<u64>,
+    settings: usize,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<T> {
-    if jobs == Some(0) {
-        bail!("--jobs: must be at least 1, got 0");
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0)).build()?;
+    let asked = jobs.map(|n| usize::try_from(n).unwrap_or(usize::MAX).min(settings.max(1)));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(asked.unwrap_or(0)).build()?;
     pool.install(work)
 }
 
@@ -709,7 +769,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let slo = arguments.objectives.set(&[])?;
     let slo = (!slo.is_empty()).then_some(slo);
     for_their_source(arguments)?;
-    let (source, base) = if let Some(path) = &arguments.trace {
+    let (source, bases) = if let Some(path) = &arguments.trace {
         (traced(path, &arguments.part)?, vec![Setting::of_a_trace()?])
     } else {
         let scenario = match &arguments.scenario {
@@ -723,7 +783,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         .as_deref()
         .map(|t| t.parse::<StepTimeSource>().map_err(|e| anyhow!("--step-time: {e}")))
         .transpose()?;
-    let max_num_seqs = counts("--max-num-seqs", &arguments.max_num_seqs)?;
+    let limits = counts("--max-num-seqs", &arguments.max_num_seqs)?;
     let chunks = counts("--chunk", &arguments.chunk)?;
     let scales: Result<Vec<RateScale>> = arguments
         .rate_scale
@@ -743,7 +803,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     }
     let servers = Servers::of(arguments)?;
     let mut settings: Vec<Setting> = Vec::new();
-    for base in base {
+    for base in &bases {
         for policy in &or_own(&policies, &base.policy) {
             if !POLICIES.contains(&policy.as_str()) {
                 let known = POLICIES.join(", ");
@@ -764,7 +824,7 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                 let servers = servers.combinations(policy, &own).into_iter();
                 servers.map(|s| (EngineOptions::default(), s)).collect()
             };
-            for &max_num_seqs in &or_own(&max_num_seqs, &own) {
+            for &max_num_seqs in &or_own(&limits, &own) {
                 for &chunk in &chunks {
                     for (engine, server) in &options {
                         for &rate_scale in &or_own(&scales, &base.rate_scale) {
@@ -793,19 +853,46 @@ fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 think: think.unwrap_or(base.think),
                                 ..base.clone()
                             };
-                            // A list replaces what the variants differ in, so that they fall
-                            // together.
-                            if !settings.iter().any(|s| same(s, &setting)) {
-                                settings.push(setting);
+                            let mut setting = setting.show_limit();
+                            if arguments.scenario.is_some() && limits.is_empty() {
+                                setting.note_limit(base);
                             }
+                            add(&mut settings, setting);
                         }
                     }
                 }
             }
         }
     }
-    options_that_do_nothing(arguments, &settings, (&max_num_seqs, &chunks), &servers, &engines)?;
-    Ok((source, with_fleets(arguments, settings)?))
+    options_that_do_nothing(arguments, &settings, (&limits, &chunks), &servers, &engines)?;
+    let settings = with_fleets(arguments, settings)?;
+    Ok((source, with_names(settings, bases)))
+}
+
+/// The settings, with a name where they are still what it stands for in these variants.
+fn with_names(mut settings: Vec<Setting>, variants: Vec<Setting>) -> Vec<Setting> {
+    let variants: Vec<Setting> = variants.into_iter().map(Setting::show_limit).collect();
+    for setting in &mut settings {
+        setting.keep_name(&variants);
+    }
+    settings
+}
+
+/// Adds a setting, unless one runs alike: a list replaces what variants differ in, so that they fall
+/// together.
+fn add(all: &mut Vec<Setting>, setting: Setting) {
+    let Some(twin) = all.iter_mut().find(|s| same(s, &setting)) else {
+        all.push(setting);
+        return;
+    };
+    let joined = [(&mut twin.variants, setting.variants), (&mut twin.remarks, setting.remarks)];
+    for (own, others) in joined {
+        for other in others {
+            if !own.contains(&other) {
+                own.push(other);
+            }
+        }
+    }
 }
 
 /// Refuses options that no setting follows.
@@ -994,16 +1081,37 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
 
 /// Whether two settings run alike, whatever they are called.
 fn same(a: &Setting, b: &Setting) -> bool {
-    let of = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.router);
-    let clients = |s: &Setting| (s.users, s.think, s.timeout, s.until, s.cuts);
-    of(a) == of(b)
-        && clients(a) == clients(b)
-        && a.policy == b.policy
-        && a.engine == b.engine
-        && a.server == b.server
-        && a.pools == b.pools
-        && a.step_time == b.step_time
-        && a.slo == b.slo
+    // Most settings of a sweep differ in one of these, which are compared at once.
+    let first = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.users);
+    first(a) == first(b) && differences(a, b).iter().all(|differ| !differ)
+}
+
+/// In which of their parts two settings differ.
+fn differences(a: &Setting, b: &Setting) -> [bool; 16] {
+    /// In whichever order they were given.
+    fn options(engine: &EngineOptions) -> (Vec<&(&'static str, String)>, &[String]) {
+        let mut given: Vec<_> = engine.given().iter().collect();
+        given.sort();
+        (given, engine.left_out())
+    }
+    [
+        a.policy != b.policy,
+        a.max_num_seqs != b.max_num_seqs,
+        a.chunk != b.chunk,
+        options(&a.engine) != options(&b.engine),
+        a.server != b.server,
+        a.replicas != b.replicas,
+        a.pools != b.pools,
+        a.router != b.router,
+        a.users != b.users,
+        a.think != b.think,
+        a.rate_scale != b.rate_scale,
+        a.step_time != b.step_time,
+        a.slo != b.slo,
+        a.timeout != b.timeout,
+        a.until != b.until,
+        a.cuts != b.cuts,
+    ]
 }
 
 /// Every setting with every number of replicas, router and number of users.
@@ -1038,9 +1146,7 @@ fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Sett
                     let most = pools.map_or(replicas, |pools| pools.prefill.max(pools.decode));
                     let router = if most == 1 { RouterKind::LeastRequests } else { router };
                     let setting = Setting { replicas, pools, router, users, ..setting.clone() };
-                    if all.last().is_none_or(|last| !same(last, &setting)) {
-                        all.push(setting);
-                    }
+                    add(&mut all, setting);
                 }
             }
         }
@@ -1096,7 +1202,10 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
         .variants
         .into_iter()
         .map(|v| Setting {
+            // Who gave no scenario did not ask for the variants of ours.
+            variants: arguments.scenario.iter().map(|_| v.name.clone()).collect(),
             name: Some(v.name),
+            remarks: Vec::new(),
             policy: v.policy,
             max_num_seqs: v.max_num_seqs,
             chunk: v.chunk,
@@ -1182,6 +1291,7 @@ fn run_setting(
         }
     };
     let workload = result.workload();
+    remarks.extend(without_effect(&setting, workload));
     remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     let (load, pool_loads) = loads(&maker, workload)?;
@@ -1403,6 +1513,28 @@ fn raised(facts: &Facts, overload: Option<Overload>) -> (Vec<Finding>, Verdict) 
     (findings, verdict)
 }
 
+/// What a setting asks for that its requests leave without effect.
+fn without_effect(setting: &Setting, workload: &Workload) -> Vec<String> {
+    let mut said = Vec::new();
+    let requests = workload.len() as u64;
+    if let Some(users) = setting.users.filter(|&users| requests < users) {
+        said.push(format!(
+            "{} for {users} users: {} of them never send one",
+            metrics_core::format::things(requests, "request"),
+            users - requests
+        ));
+    }
+    let of_vllm = ("scheduling_policy", "priority".to_owned());
+    let by_priority = setting.server.order == Some(Order::Priority)
+        || setting.is_vllm() && setting.engine.given().contains(&of_vllm);
+    let mut priorities = workload.requests().iter().map(|r| r.priority);
+    let first = priorities.next();
+    if by_priority && priorities.all(|p| Some(p) == first) {
+        said.push("order priority: all requests have the same, so it is fcfs".to_owned());
+    }
+    said
+}
+
 /// How many requests were refused, with the first of them.
 fn rejections(result: &RunResult<'_>, workload: &Workload, is_vllm: bool) -> Option<String> {
     let mut rejected = result.details().iter().filter(|d| d.rejected.is_some());
@@ -1446,12 +1578,18 @@ fn cut(result: &RunResult<'_>, max_model_len: u64) -> Option<String> {
 /// The window that `--trace-window` names; all of a run that ends at `end` without it.
 fn window(text: Option<&str>, end: Ticks) -> Result<TraceWindow> {
     let Some(text) = text else { return Ok(TraceWindow { from: Ticks::ZERO, to: end }) };
-    let parsed = text.split_once("..").and_then(|(from, to)| {
-        Some(TraceWindow { from: from.trim().parse().ok()?, to: to.trim().parse().ok()? })
-    });
-    parsed.filter(|w| w.from < w.to).ok_or_else(|| {
-        anyhow!("--trace-window: expected FROM..TO, such as 10s..12s, FROM before TO, got `{text}`")
-    })
+    let time = |text: &str| text.trim().parse().map_err(|e| anyhow!("--trace-window: {e}"));
+    let window = match text.split_once("..") {
+        Some((from, to)) => Some(TraceWindow { from: time(from)?, to: time(to)? }),
+        None => None,
+    };
+    let Some(window) = window.filter(|w| w.from < w.to) else {
+        bail!("--trace-window: expected FROM..TO, such as 10s..12s, FROM before TO, got `{text}`");
+    };
+    if end <= window.from {
+        bail!("--trace-window: `{text}` begins after the run, which ends at {}", end.compact());
+    }
+    Ok(window)
 }
 
 /// Writes a window of a run as a Chrome trace.

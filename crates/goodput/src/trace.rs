@@ -9,6 +9,7 @@ use metrics_core::report::PERCENTILES;
 use metrics_core::summary::{PercentileMethod, Summary};
 use sched_sim::WorkloadRequest;
 use serde_json::{Map, Value, json};
+use serving_io::run::Note;
 use serving_io::scenario::{Scenario, WorkloadSource};
 use serving_io::trace::{
     Slice, TraceFile, TraceMap, TraceOptions, TraceProfile, read_trace, read_trace_path,
@@ -91,6 +92,11 @@ impl Part {
         let mut file = file.map_err(|e| anyhow!("{e}"))?;
         if let Some(text) = &self.slice {
             let slice = text.parse::<Slice>().map_err(|e| anyhow!("--{e}"))?;
+            let all = file.workload.len();
+            if slice.is_past(all) {
+                let text = format!("slice {slice} ends with the {all} requests that there are");
+                file.notes.push(Note { id: "slice-past-the-end", affects: &[], text });
+            }
             file.workload = slice.of(&file.workload, file.epoch).map_err(|e| anyhow!("--{e}"))?;
         }
         Ok(file)

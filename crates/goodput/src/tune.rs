@@ -16,7 +16,9 @@ use serving_io::policy::{takes_batched_tokens, takes_chunk};
 use serving_io::scenario::{Scenario, VLLM_V1, WorkloadSource};
 
 use crate::output::{self, Format, check_outputs};
-use crate::sim::{EngineArguments, GeneratorArguments, described, in_parallel, progress};
+use crate::sim::{
+    EngineArguments, GeneratorArguments, MOST_JOBS, count_from, described, in_parallel, progress,
+};
 use crate::trace::Part;
 
 pub const EXAMPLES: &str = "\
@@ -80,8 +82,8 @@ pub struct Arguments {
     #[command(flatten)]
     engine: EngineArguments,
     /// Threads [default: as many as cores]; the answer is the same.
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = count_from(1, MOST_JOBS))]
+    jobs: Option<u64>,
     /// Keep outcomes in a file, and go on from it if it is there.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
@@ -257,7 +259,9 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         }
     };
     let search = || tune(&request, &workload, &known, &done);
-    let answer = in_parallel(arguments.jobs, || search().map_err(|e| output::in_flags(&e)));
+    let settings = request.settings.len();
+    let answer =
+        in_parallel(arguments.jobs, settings, || search().map_err(|e| output::in_flags(&e)));
     bar.finish_and_clear();
     let answer = answer?;
     if let Some(e) = failed.into_inner().ok().flatten() {

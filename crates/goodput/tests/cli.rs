@@ -685,6 +685,37 @@ fn a_simulation_never_writes_over_what_it_reads() {
     ");
 }
 
+/// No file is there yet, so that nothing but the names can tell that they lead to one.
+#[cfg(unix)]
+#[test]
+fn two_outputs_are_never_one_file_that_is_not_there_yet() {
+    let dir = folder_of_examples();
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    for (link, target) in [("link", "new.x"), ("sub/up", "../new.x"), ("twice", "sub/up")] {
+        std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+    }
+    let absolute = dir.path().join("new.x");
+    for other in ["./new.x", "sub/../new.x", "link", "sub/up", "twice", absolute.to_str().unwrap()]
+    {
+        for arguments in [
+            &["sim", "--requests", "20", "--chunk", "256", "--series", "new.x", "--trace-out"][..],
+            &["sim", "--requests", "20", "--chunk", "256", "--requests-out", "new.x", "-o"],
+            &["report", "result.json", "-o", "new.x", "--partial"],
+            &["check", "result.json", "--slo", "ttft<1s", "-o", "new.x", "--junit"],
+            &["tune", "--slo", "p99(ttft)<1s", "-o", "new.x", "--resume"],
+            &["fit", "steps.csv", "-o", "new.x", "--residuals"],
+        ] {
+            let said = refused(dir.path(), &[arguments, &[other]].concat());
+            assert!(said.contains(": the second would overwrite"), "{arguments:?} {other}: {said}");
+        }
+    }
+    assert!(!absolute.exists());
+    // The same name in two directories is two files.
+    let apart = ["--series", "new.x", "--trace-out", "sub/new.x"];
+    run_in(dir.path(), &[&["sim", "--requests", "20", "--chunk", "256"], &apart[..]].concat());
+    assert!(absolute.exists() && dir.path().join("sub/new.x").exists());
+}
+
 #[test]
 fn steps_that_cost_nothing_have_no_rates() {
     let dir = folder_of_examples();
@@ -814,7 +845,7 @@ fn a_vllm_command_line_is_read_and_what_it_leaves_out_is_named() {
     );
     let shown = text.lines().skip(2).take(5);
     insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
-      setting          policy vllm-v1 max_model_len=2048 num_kv_blocks=500 enable_prefix_caching=false max_num_batched_tokens=1024, max_num_seqs -, chunk -, rate_scale 1
+      setting          policy vllm-v1 max_model_len=2048 num_kv_blocks=500 enable_prefix_caching=false max_num_batched_tokens=1024, max_num_seqs 64, chunk -, rate_scale 1
       engine           vLLM 0.33.0, async, max_num_batched_tokens 1024, max_num_seqs 64, max_model_len 2048, 500 KV blocks of 16, prefix caching off, chunked prefill on
       to know          --enable-lora: LoRA is not modelled
                        -pp: pipeline parallelism is not modelled

@@ -256,7 +256,16 @@ fn a_token_bucket_and_an_admission_rule_refuse_by_their_numbers() {
             "--admission-rule queue=2,kv=90,slo=1s,window=1s",
             "kv must be a share from 0 to 1, got 90",
         ),
-        ("--admission-rule queue=2", "kv"),
+        ("--admission-rule queue=2", "expected all four of queue, kv, slo and window"),
+        (
+            "--token-bucket 1e308/s,burst=1",
+            "a rate from 3.2e-10/s, one in a hundred years, to 1e18/s",
+        ),
+        ("--token-bucket 1e-300/s,burst=1", "a rate from 3.2e-10/s, one in a hundred years"),
+        ("--token-bucket 5,burst=1", "a rate with its unit, such as 10/s or 600/min"),
+        ("--token-bucket -5/s,burst=1", "a rate above 0"),
+        ("--token-bucket 1/s,burst=18446744073709551615", "a whole number up to 2^53 for `burst`"),
+        ("--max-waiting 5,10", "takes one value, not a list"),
     ] {
         let text = sim(option);
         assert!(text.contains(says) && text.ends_with("exit 2\n"), "{option}: {text}");
@@ -716,7 +725,7 @@ fn a_table_names_what_it_speaks_of() {
     }
     let bounded = "An overloaded run that refuses requests";
     assert!(text.contains(bounded) && !text.contains("latencies grow"), "{text}");
-    assert!(text.contains("\npolicy sarathi"), "{text}");
+    assert!(text.contains("\nchunk-256, policy sarathi max_waiting=2"), "{text}");
     let w10 = text.lines().find(|l| l.starts_with("W10 in 3 of 3 runs: ")).unwrap();
     assert!(w10.contains("(the first: p90, p95, p99 from "), "{w10}");
     let markdown = sim(&format!("{run} --format md"));
@@ -815,8 +824,8 @@ engine = { num_kv_blocks = 3001, max_model_len = 4096, max_num_seqs = 32 }
 #[test]
 fn refusals_say_what_to_give() {
     for (arguments, says) in [
-        ("--max-waiting 5,10", "takes one number, and no list"),
-        ("--max-waiting-tokens many", "write a whole number"),
+        ("--max-waiting 5,10", "takes one value, not a list"),
+        ("--max-waiting-tokens many", "must be a whole number from 0 to 9007199254740992"),
         ("--admission-rule queue=2", "expected all four of queue, kv, slo and window"),
         ("--policy vllm-v1 --disable-radix-cache", "vllm-v1 has --enable-prefix-caching=false"),
         ("--max-num-seqs 8,16 --explain-tail p99", "needs a single setting in text, got 4: "),
@@ -853,4 +862,120 @@ fn a_load_without_rho_says_why() {
         part(&text, "  load             no arrival rate, as all arrive at one instant; how ");
     assert!(load.ends_with("/s are completed while a queue is never empty"), "{load}");
     assert!(text.contains("W04 warn  40 requests were sent within 0 ms"), "{text}");
+}
+
+/// A name stands for that in which a variant differs from the others, and goes with it.
+#[test]
+fn a_variant_keeps_its_name_as_long_as_it_is_what_it_says() {
+    let name = |flags: &str| {
+        let answer = json(&format!("--requests 20 {flags}"));
+        let runs = answer["runs"].as_array().unwrap();
+        runs.iter().map(|r| r["variant"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let own = |names: &[&str]| names.iter().map(|n| Some((*n).to_owned())).collect::<Vec<_>>();
+    assert_eq!(name("--chunk 100"), [None]);
+    assert_eq!(name("--chunk 256"), own(&["chunk-256"]));
+    assert_eq!(name("--max-num-seqs 8"), own(&["chunk-256", "chunk-2048"]));
+    // Nobody asked for the variants of the built-in scenario.
+    assert!(!sim("--requests 20 --chunk 100").contains("do not differ"));
+    let seeds = sim("--requests 20 --seeds 2 --chunk 100");
+    assert!(!seeds.contains("do not differ") && !seeds.contains("\nchunk-"), "{seeds}");
+    assert!(!sim("--requests 20").contains("do not differ"));
+}
+
+/// A scenario of two variants with these keys in its settings.
+fn two_variants(settings: &str, (a, b): (&str, &str)) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = format!(
+        "schema_version = 1\nname = \"two\"\n[title]\nen = \"Two\"\nzh = \"\"\n[about]\nen = \"\"\n\
+         zh = \"\"\n[workload.generate]\nrequests = 20\nrate_per_s = 9\nseed = 1\n\
+         input_tokens = \"100\"\noutput_tokens = \"20\"\n[settings]\nmax_num_seqs = 8\n\
+         step_time = \"base=10ms\"\n{settings}\n[[variants]]\nname = \"a\"\n{a}\n[[variants]]\n\
+         name = \"b\"\n{b}\n"
+    );
+    std::fs::write(dir.path().join("s.toml"), scenario).unwrap();
+    dir
+}
+
+#[test]
+fn equal_variants_of_a_scenario_are_said() {
+    let dir = two_variants("chunk = 64", ("", ""));
+    let text = run_in(dir.path(), "--scenario s.toml");
+    assert!(text.contains("variants a and b do not differ here under decode-first"), "{text}");
+    // Variants that are made equal by a list of fleets are one run each, whatever their order.
+    let dir = two_variants("chunk = 64", ("", "replicas = 3"));
+    let text = run_in(dir.path(), "--scenario s.toml --replicas 2,4 --format json");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 2, "{text}");
+}
+
+/// What vLLM's options say is what stands beside the setting, and a limit for the other kind of
+/// scheduler is not dropped without a word.
+#[test]
+fn a_scenarios_limit_is_shown_where_it_is_used() {
+    let blocks = "engine = { num_kv_blocks = 500, max_model_len = 400 }";
+    let dir = two_variants(&format!("policy = \"vllm-v1\"\n{blocks}"), ("", ""));
+    for flags in ["", "--policy vllm-v1 --num-kv-blocks 400"] {
+        let text = run_in(dir.path(), &format!("--scenario s.toml {flags}"));
+        assert!(text.contains("max_num_seqs 8, chunk -") && text.contains("max_num_seqs 8, max_"));
+        assert!(!text.contains("max_num_seqs 256"), "{text}");
+    }
+    let dir = two_variants("chunk = 64", ("", ""));
+    let vllm = "--scenario s.toml --policy vllm-v1 --num-kv-blocks 500 --max-model-len 400";
+    let said = "max_num_seqs 8 of the scenario is for decode-first, not for vllm-v1";
+    assert!(run_in(dir.path(), vllm).contains(said));
+    assert!(!run_in(dir.path(), &format!("{vllm} --max-num-seqs 4")).contains(said));
+}
+
+/// What a run asks for and its requests leave without effect is said; what it cannot do is refused
+/// with the bound.
+#[test]
+fn edges_of_a_run_are_said() {
+    let one = "--requests 20 --chunk 256";
+    let says = |flags: &str, says: &str| {
+        let text = sim(&format!("{one} {flags}"));
+        assert!(text.contains(says), "{flags}: {text}");
+    };
+    says("--users 30", "20 requests for 30 users: 10 of them never send one");
+    says("--order priority", "order priority: all requests have the same, so it is fcfs");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.json");
+    let trace = format!("--trace-out {} --trace-window", file.display());
+    says(&format!("{trace} 100s..200s"), "begins after the run, which ends at ");
+    says(&format!("{trace} -1s..1s"), "duration `-1s`: expected a time of at least 0");
+    says(&format!("{trace} 0s..1e300s"), "expected at most 3153600000 s (a hundred years)");
+    assert!(!file.exists());
+    for (flags, bound) in [
+        ("--jobs -1", "must be a whole number from 1 to 1024"),
+        ("--jobs 5000", "must be a whole number from 1 to 1024"),
+        ("--seeds -1", "must be a whole number from 2 to 10000"),
+        ("--seed -1", "must be a whole number from 0 to 18446744073709551615"),
+        ("--max-waiting -1", "must be a whole number from 0 to 9007199254740992"),
+        ("--kv-bytes-per-token 0", "must be a whole number from 1 to 4294967296"),
+        ("--kv-bytes-per-token 18446744073709551615", "from 1 to 4294967296"),
+        ("--warm-up -1s", "up to 2^53 or a time, neither negative"),
+        ("--cool-down -1", "up to 2^53 or a time, neither negative"),
+        ("--max-num-seqs -1", "write a whole number up to 2^53"),
+        ("--users -1", "write a whole number up to 2^53"),
+        ("--rate-scale -1", "expected a factor above 0"),
+        ("--timeout -1s", "expected a time of at least 0"),
+        ("--slo ttft<1e400s", "`ttft<1e400s`: a duration is at most"),
+        ("--until 0.1s --warm-up 10", "a warm-up of 10 requests leaves none of the run"),
+        ("--output-tokens 4294967295", "the requests are too long for its step times"),
+    ] {
+        let text = sim(&format!("{one} {flags}"));
+        assert!(text.contains(bound) && text.ends_with("exit 2\n"), "{flags}: {text}");
+    }
+    assert_eq!(
+        sim(&format!("{one} --max-waiting 1k --jobs 1024")),
+        sim(&format!("{one} --max-waiting 1000"))
+    );
+    // Ten requests at one instant.
+    let text = "t,in,out\n".to_owned() + &"0,100,20\n".repeat(10);
+    std::fs::write(dir.path().join("burst.csv"), text).unwrap();
+    let map = "--trace burst.csv --map arrival_s=t,input_tokens=in,output_tokens=out --chunk 64";
+    let text = run_in(dir.path(), &format!("{map} --warm-up 4"));
+    assert!(text.contains("6 of 10 requests: 5 to 10 in order of arrival;"), "{text}");
+    let text = run_in(dir.path(), &format!("{map} --slice 0..1000"));
+    assert!(text.contains("slice 0..1000 ends with the 10 requests that there are"), "{text}");
 }

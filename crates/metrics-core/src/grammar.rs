@@ -100,6 +100,9 @@ pub fn duration(s: &str) -> Result<Seconds> {
         total += scaled(&rest[..rest.len() - after.len() - spaces.len()], number, scale);
         rest = tail.trim_start();
     }
+    if total.is_infinite() {
+        return Err(grammar(WHAT, s, "a duration is at most about 1.8e308 s"));
+    }
     Seconds::named(WHAT, total)
 }
 
@@ -147,6 +150,9 @@ pub fn rate(s: &str) -> Result<RequestsPerSecond> {
     };
     if number < 0.0 {
         return Err(grammar(WHAT, s, "a rate is not negative"));
+    }
+    if per_second.is_infinite() {
+        return Err(grammar(WHAT, s, "a rate is at most about 1.8e308/s"));
     }
     RequestsPerSecond::named(WHAT, per_second)
 }

@@ -8,7 +8,7 @@
 use crate::concurrency::{InFlight, in_flight};
 use crate::error::{Error, Result};
 use crate::report::{Goodput, Input, Report, Settings, Throughput, Window, span};
-use crate::steady::{Profile, mser5};
+use crate::steady::{Profile, mser5, rate_within};
 use crate::table::{Observed, Request, RequestTable};
 use crate::tally::SloCounts;
 use crate::throughput::{request_throughput, token_throughput};
@@ -62,6 +62,15 @@ impl Cut {
         }
     }
 
+    /// In words, as the warm-up or the cool-down.
+    fn of(self, what: &str) -> String {
+        match self {
+            Self::Requests(n) => format!("a {what} of {}", format::things(n, "request")),
+            Self::Time(_) => format!("a {what} of {self}"),
+            Self::Mser5 => format!("the {what} that MSER-5 finds"),
+        }
+    }
+
     fn is_nothing(self) -> bool {
         match self {
             Self::Requests(n) => n == 0,
@@ -86,7 +95,9 @@ impl std::str::FromStr for Cut {
         grammar::duration(text).map(Self::Time).map_err(|_| Error::Grammar {
             what: "cut",
             text: text.to_owned(),
-            expected: "write a number of requests or a time, for example 500 or 60s".to_owned(),
+            expected:
+                "write a number of requests up to 2^53 or a time, neither negative: 500 or 60s"
+                    .to_owned(),
         })
     }
 }
@@ -117,16 +128,17 @@ impl Cuts {
         self.warm_up.is_none() && self.cool_down.is_none()
     }
 
+    /// Both with their verb: `a warm-up of 60s leaves`.
+    fn leave(&self) -> String {
+        let both = self.warm_up.is_some() && self.cool_down.is_some();
+        format!("{} {}", self.in_words(), if both { "leave" } else { "leaves" })
+    }
+
     /// In words: `a warm-up of 60s and a cool-down of 500 requests`; empty without any.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let one = |what: &str, cut: Cut| match cut {
-            Cut::Requests(n) => format!("a {what} of {}", format::things(n, "request")),
-            Cut::Time(_) => format!("a {what} of {cut}"),
-            Cut::Mser5 => format!("the {what} that MSER-5 finds"),
-        };
-        let warm_up = self.warm_up.map(|cut| one("warm-up", cut));
-        let cool_down = self.cool_down.map(|cut| one("cool-down", cut));
+        let warm_up = self.warm_up.map(|cut| cut.of("warm-up"));
+        let cool_down = self.cool_down.map(|cut| cut.of("cool-down"));
         warm_up.into_iter().chain(cool_down).collect::<Vec<_>>().join(" and ")
     }
 
@@ -138,7 +150,9 @@ impl Cuts {
     /// ```
     ///
     /// Measured is who arrives from the start on and before the end. Without a cool-down the window
-    /// ends with the run. Instants in picoseconds are compared exactly.
+    /// ends with the run. Instants in picoseconds are compared exactly. Where a count cuts between
+    /// requests that arrive at one instant, their places say who is measured; the window, and with
+    /// it the rates, begins or ends at that instant.
     ///
     /// # Errors
     ///
@@ -164,7 +178,7 @@ impl Cuts {
         let before_last = |i: usize| since(&arrivals, i, n - 1);
         let from = match warm_up {
             None => 0,
-            Some(Cut::Requests(skipped)) => place("the requests of the warm-up", skipped, n)?,
+            Some(cut @ Cut::Requests(skipped)) => place(("warm-up", cut), skipped, n)?,
             Some(Cut::Time(time)) => {
                 let from = arrivals.partition_point_by(|i| after_first(i) < time.get());
                 left("warm-up", time, after_first(n - 1), from < n)?;
@@ -174,7 +188,7 @@ impl Cuts {
         };
         let to = match cool_down {
             None | Some(Cut::Mser5) => n,
-            Some(Cut::Requests(skipped)) => n - place("the requests of the cool-down", skipped, n)?,
+            Some(cut @ Cut::Requests(skipped)) => n - place(("cool-down", cut), skipped, n)?,
             Some(Cut::Time(time)) => {
                 let to = arrivals.partition_point_by(|i| time.get() < before_last(i));
                 left("cool-down", time, before_last(0), 0 < to)?;
@@ -182,11 +196,7 @@ impl Cuts {
             }
         };
         if to <= from {
-            let what = format!(
-                "{} leave none of {}",
-                self.in_words(),
-                format::things(n as u64, "request")
-            );
+            let what = format!("{} none of {}", self.leave(), format::things(n as u64, "request"));
             return Err(Error::Contradiction { what });
         }
         let start_s = match warm_up {
@@ -200,16 +210,28 @@ impl Cuts {
         };
         if let Some(end_s) = end_s.filter(|&end| end <= start_s) {
             let what = format!(
-                "{} leave a window from {} to {} after the first arrival, which has no length",
-                self.in_words(),
+                "{} a window from {} to {} after the first arrival, which has no length",
+                self.leave(),
                 seconds(start_s),
                 seconds(end_s)
             );
             return Err(Error::Contradiction { what });
         }
         let first = arrivals.0.first().copied().unwrap_or(Instant::Seconds(0.0));
-        let (completed, good, truncated) = (0, None, false);
-        Ok(Some(Measured { from, to, of: n, first, start_s, end_s, completed, good, truncated }))
+        let tied = |i: usize| 0 < i && i < n && since(&arrivals, i - 1, i) <= 0.0;
+        let by_place = tied(from) || tied(to);
+        Ok(Some(Measured {
+            from,
+            to,
+            of: n,
+            by_place,
+            first,
+            start_s,
+            end_s,
+            completed: 0,
+            good: None,
+            truncated: false,
+        }))
     }
 }
 
@@ -263,9 +285,13 @@ fn arrivals(timelines: &[RequestTimeline]) -> Result<Arrivals> {
 }
 
 /// The number of requests that are left out, which has to leave one.
-fn place(input: &'static str, skipped: u64, n: usize) -> Result<usize> {
+fn place((what, cut): (&str, Cut), skipped: u64, n: usize) -> Result<usize> {
     let place = usize::try_from(skipped).ok().filter(|&place| place < n);
-    place.ok_or(Error::NotBelow { input, bound: n as f64, value: skipped as f64 })
+    place.ok_or_else(|| {
+        let arrived = format::things(n as u64, "request");
+        let what = format!("{} leaves none of the run, in which {arrived} arrived", cut.of(what));
+        Error::Contradiction { what }
+    })
 }
 
 /// Refuses a time that leaves nobody between first and last arrival.
@@ -311,6 +337,9 @@ pub struct Measured {
     pub to: usize,
     /// How many requests arrive in the whole run.
     pub of: usize,
+    /// Whether who is measured goes by the place in order of arrival alone: a request that is left
+    /// out arrives at the same instant as one that is measured.
+    pub by_place: bool,
     /// The first arrival of the run.
     pub first: Instant,
     /// Where the window starts, in seconds after the first arrival.
@@ -508,6 +537,7 @@ impl Facts {
         facts.span_s = Some(window.1 - window.0).filter(|s| 0.0 < *s);
         facts.follow_growth(e, &profile);
         let steady = || profile.steady_within(stays(all), facts.load.clients(), window);
+        facts.stays_per_s = rate_within(stays(all), window);
         facts.steady = if no_steady_state(&facts).is_none() { steady() } else { None };
         facts
     }

@@ -290,7 +290,8 @@ impl Profile {
         Some(Steady {
             from_s: from - self.begin(),
             to_s: to - self.begin(),
-            span_s: window.1 - window.0,
+            // In the same steps as the stretch, which then is exactly the window where it fills it.
+            span_s: (window.1 - self.begin()) - (window.0 - self.begin()),
             level,
             median_in_flight: median,
             in_flight: area / length,
@@ -300,6 +301,23 @@ impl Profile {
             output_tokens_per_s: tokens.map(|n| n / length),
         })
     }
+}
+
+/// Completed requests per second of a window, each by the share of its stay that lies within it, as
+/// in the stretch of [`Profile::steady`]; none for a window of no length.
+pub(crate) fn rate_within(
+    stays: impl IntoIterator<Item = Stay>,
+    window: (f64, f64),
+) -> Option<f64> {
+    let (from, to) = window;
+    let share = |s: Stay| {
+        let stay = s.to_s - s.from_s;
+        let inside = (s.to_s.min(to) - s.from_s.max(from)).max(0.0);
+        let at_once = f64::from(u8::from(from <= s.to_s && s.to_s < to));
+        if 0.0 < stay { inside / stay } else { at_once }
+    };
+    let requests: f64 = stays.into_iter().filter(|s| s.completed).map(share).sum();
+    (from < to).then(|| requests / (to - from))
 }
 
 /// How many samples at the start of a run are warm-up, by MSER-5; none if no steady part shows.

@@ -187,8 +187,14 @@ fn what_cannot_be_left_out_is_named() {
     let log = overload();
     let say =
         |warm_up: &str, cool_down: &str| cuts(warm_up, cool_down).of(&log).unwrap_err().to_string();
-    assert_eq!(say("10", ""), "the requests of the warm-up must be below 10, got 10");
-    assert_eq!(say("", "11"), "the requests of the cool-down must be below 10, got 11");
+    assert_eq!(
+        say("10", ""),
+        "a warm-up of 10 requests leaves none of the run, in which 10 requests arrived"
+    );
+    assert_eq!(
+        say("", "11"),
+        "a cool-down of 11 requests leaves none of the run, in which 10 requests arrived"
+    );
     assert_eq!(
         say("9.5s", ""),
         "warm-up of 9.5 s leaves no request: the last one arrives 9 s after the first"
@@ -205,7 +211,53 @@ fn what_cannot_be_left_out_is_named() {
     let burst: Vec<RequestTimeline> =
         (0..9).map(|_| RequestTimeline::completed("r", 0.0, 1.0, 2.0, 2).unwrap()).collect();
     let error = cuts("2", "2").of(&burst).unwrap_err().to_string();
-    assert!(error.ends_with("which has no length"), "{error}");
+    assert!(error.contains(" leave a window from") && error.ends_with("has no length"), "{error}");
+    let error = cuts("", "4").of(&burst).unwrap_err().to_string();
+    assert!(error.starts_with("a cool-down of 4 requests leaves a window"), "{error}");
+    for wrong in ["-1s", "-1", "9223372036854775807"] {
+        let error = wrong.parse::<Cut>().unwrap_err().to_string();
+        assert!(error.contains("up to 2^53 or a time, neither negative"), "{error}");
+    }
+}
+
+/// Nine requests at one instant, each of 2 s: a count cuts between them, and no instant does. The
+/// window is the whole run, in which all nine end: 4.5/s.
+#[test]
+fn a_count_cuts_between_equal_arrivals_by_place() {
+    let burst: Vec<RequestTimeline> =
+        (0..9).map(|_| RequestTimeline::completed("r", 0.0, 1.0, 2.0, 2).unwrap()).collect();
+    let slo = SloSet::none();
+    let report = Report::measured(&input(&burst, &slo), &cuts("4", "")).unwrap();
+    let m = report.measured.unwrap();
+    assert_eq!((m.from, m.to, m.by_place, m.start_s, m.completed), (4, 9, true, 0.0, 9));
+    assert_eq!(report.sent(), 5);
+    assert_eq!(
+        report.throughput.requests.map(metrics_core::units::RequestsPerSecond::get),
+        Some(4.5)
+    );
+    assert!(!cuts("4", "4").of(&overload()).unwrap().unwrap().by_place);
+}
+
+/// Waves of ten requests each 4 s, of 4 s each: ten are in flight throughout. From 4.1 s to 16.9 s
+/// three waves end, 30 in 12.8 s; by the shares of stays both rates are 10 in 4 s.
+#[test]
+fn a_window_that_is_steady_throughout_has_no_ramp() {
+    let wave = |w: u32| (0..10).map(move |i| f64::from(4 * w) + 1e-3 * f64::from(i));
+    let log: Vec<RequestTimeline> = (0..8)
+        .flat_map(wave)
+        .map(|t| RequestTimeline::completed("r", t, t + 0.1, t + 4.0, 2).unwrap())
+        .collect();
+    let (slo, all) = (SloSet::none(), RequestTable::of(&log));
+    let cuts = cuts("4.1s", "11.1s");
+    let report = Report::measured(&input(&log, &slo), &cuts).unwrap();
+    let m = report.measured.unwrap();
+    let cohort = RequestTable::of(&log[m.from..m.to]);
+    let facts = Facts::of_window(&Evidence::of(&cohort, &slo), &all, &report);
+    let steady = facts.steady.as_ref().unwrap();
+    assert_eq!(1.0 - steady.share(), 0.0);
+    assert_eq!(facts.stays_per_s, Some(steady.requests_per_s));
+    assert!((steady.requests_per_s - 2.5).abs() < 1e-9, "{steady:?}");
+    assert!(findings(&facts).iter().all(|f| f.check.id != "W02"));
 }
 
 proptest! {

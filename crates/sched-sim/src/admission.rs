@@ -22,7 +22,7 @@ use crate::workload::law::{Parameters, within};
 /// Permits for requests that come at a steady rate, of which a bucket keeps so many; who arrives
 /// takes one, or is refused. It starts full.
 ///
-/// Written `RATE,burst=N`, the burst 1 if it is left out.
+/// Written `RATE,burst=N`, the rate with its unit, the burst 1 if it is left out.
 ///
 /// # Examples
 ///
@@ -63,12 +63,25 @@ impl FromStr for TokenBucket {
     fn from_str(text: &str) -> Result<Self> {
         const WHAT: &str = "token bucket";
         let read = Parameters::read(WHAT, text, text, &["rate", "burst"])?;
-        let rate = read.get("rate").and_then(|rate| grammar::rate(rate).ok());
-        let Some(rate) = rate.map(RequestsPerSecond::get).filter(|&rate| 0.0 < rate) else {
-            let expected = "a rate above 0, such as 10/s".to_owned();
-            return Err(SimError::Grammar { what: WHAT, text: text.to_owned(), expected });
+        let wrong = |expected: &str| {
+            let expected = expected.to_owned();
+            Err(SimError::Grammar { what: WHAT, text: text.to_owned(), expected })
         };
-        Self::new(Ticks::from_seconds(rate.recip())?, read.count("burst", Some(1))?)
+        let rate = read.get("rate").unwrap_or_default();
+        // A bare number could be permits a second, or the burst.
+        if rate.parse::<f64>().is_ok() {
+            return wrong("a rate with its unit, such as 10/s or 600/min");
+        }
+        let number = rate.split_once('/').and_then(|(number, _)| number.trim().parse::<f64>().ok());
+        let per_second = grammar::rate(rate).ok().map(RequestsPerSecond::get);
+        if number.or(per_second).is_none_or(|rate| rate <= 0.0) {
+            return wrong("a rate above 0, such as 10/s");
+        }
+        let every = per_second.and_then(|rate| Ticks::from_seconds(rate.recip()).ok());
+        let Some(every) = every.filter(|&every| Ticks::ZERO < every) else {
+            return wrong("a rate from 3.2e-10/s, one in a hundred years, to 1e18/s");
+        };
+        Self::new(every, read.count("burst", Some(1))?)
     }
 }
 

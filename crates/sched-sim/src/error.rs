@@ -137,7 +137,8 @@ pub enum SimError {
     },
     /// The clock of a run would pass its range.
     #[error(
-        "a run must end within {}, a hundred years: the step times are too long",
+        "a run must end within {}, a hundred years: the requests are too long for its step times, or \
+         too many",
         Ticks::LONGEST_RUN
     )]
     RunTooLong,

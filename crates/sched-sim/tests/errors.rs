@@ -223,11 +223,11 @@ fn bad_laws_are_told_what_would_be_right() {
     insta::assert_snapshot!(text, @"
     law of lengths ``: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     law of lengths `normal:5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
-    law of lengths `uniform:5`: expected a whole number for `max`
+    law of lengths `uniform:5`: expected a whole number up to 2^53 for `max`
     law of lengths `uniform:5,6,7`: expected the values min, max, each once
     law of lengths `uniform:5,low=6`: expected the values min, max, each once
     law of lengths `uniform:min=5,min=6`: expected `min` once
-    law of lengths `uniform:5,x`: expected a whole number for `max`, got `x`
+    law of lengths `uniform:5,x`: expected a whole number up to 2^53 for `max`, got `x`
     law of lengths `lognormal:median=5,mean=6,sigma=1`: expected either `median` or `mean`
     law of lengths `lognormal:sigma=1`: expected either `median` or `mean`
     law of lengths `1.5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
@@ -240,7 +240,7 @@ fn bad_laws_are_told_what_would_be_right() {
     think time ``: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
     think time `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
     think time `exponential:mean=-1s`: expected a time such as 5s or 200ms for `mean`, got `-1s`
-    system prompts `count=4`: expected a whole number for `tokens`
+    system prompts `count=4`: expected a whole number up to 2^53 for `tokens`
     ");
 }
 

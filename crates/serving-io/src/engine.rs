@@ -370,12 +370,16 @@ impl EngineOptions {
         let in_gib = memory.map_or(0.0, |m| m.get() / 1_073_741_824.0);
         let small = machine.is_some_and(|m| m.gpu.has_small_defaults());
         config = config.with_gpu_defaults(in_gib, small, Usage::ApiServer);
-        let limits = ["max_num_seqs", "max_num_batched_tokens"];
-        if memory.is_none() && limits.iter().any(|name| self.get(name).is_none()) {
+        let own = [
+            ("max_num_batched_tokens", config.max_num_batched_tokens),
+            ("max_num_seqs", config.max_num_seqs),
+        ];
+        let own = own.into_iter().filter(|(name, _)| self.get(name).is_none());
+        let own: Vec<String> = own.map(|(name, value)| format!("{name} {value}")).collect();
+        if memory.is_none() && !own.is_empty() {
             notes.push(format!(
-                "max_num_batched_tokens {} and max_num_seqs {} where not given: vLLM's defaults for \
-                 a small GPU, as none is known",
-                config.max_num_batched_tokens, config.max_num_seqs
+                "{}: vLLM's own for a small GPU, as none is known",
+                own.join(" and ")
             ));
         }
         let seqs = self.count("max_num_seqs")?;

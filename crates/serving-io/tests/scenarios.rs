@@ -232,7 +232,7 @@ fn faults_of_a_scenario_name_line_and_key() {
         ),
         (
             "warm_up = \"5%\"",
-            "cut `5%`: write a number of requests or a time, for example 500 or 60s",
+            "cut `5%`: write a number of requests up to 2^53 or a time, neither negative: 500 or 60s",
         ),
         ("cool_down = \"auto\"", "cool-down `auto`: MSER-5 finds a warm-up alone"),
         ("replicas = 0", "found 0, expected 1 to 100000"),

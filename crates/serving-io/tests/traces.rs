@@ -349,6 +349,8 @@ fn a_slice_is_a_part_of_requests_or_of_time() {
         ("..1", "2"),
         ("1..99", "3456"),
         ("10s-90s", "34"),
+        ("0m-1m", "234"),
+        ("0.025h-1h", "56"),
         ("0s-10001ms", "23"),
         ("23:59:40-00:01", "34"),
         ("00:01-23:59:30", "56"),
@@ -366,6 +368,8 @@ fn a_slice_is_a_part_of_requests_or_of_time() {
     assert_snapshot!(say("2..1"), @"slice `2..1`: expected requests `0..1000`, times from the start `10m-30m` or times of day `18:20-18:30`, the end after the start");
     assert_snapshot!(say("10-20"), @"slice `10-20`: expected requests `0..1000`, times from the start `10m-30m` or times of day `18:20-18:30`, the end after the start");
     assert_snapshot!(say("25:00-26:00"), @"slice `25:00-26:00`: expected requests `0..1000`, times from the start `10m-30m` or times of day `18:20-18:30`, the end after the start");
+    assert_snapshot!(say("-1..3"), @"slice `-1..3`: expected places from 0 to 2^53 on both sides of `..`, got `-1`");
+    assert_snapshot!(say("0s-1e300s"), @"slice `0s-1e300s`: expected two times: duration `1e300s`: expected at most 3153600000 s (a hundred years)");
     let plain = trace("arrival_s,input_tokens,output_tokens\n0,1,1\n1,1,1\n");
     let slice: Slice = "10:00-11:00".parse().unwrap();
     assert_snapshot!(slice.of(&plain.workload, plain.epoch).unwrap_err().to_string(), @"slice `10:00-11:00`: expected times from the start such as `10m-30m`: the trace has no calendar");

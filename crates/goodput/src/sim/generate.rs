@@ -42,7 +42,7 @@ pub struct GeneratorArguments {
     #[arg(long, value_name = "LAW")]
     think: Option<String>,
     /// Seed of all random streams.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = super::served::seed)]
     pub seed: Option<u64>,
 }
 

@@ -347,8 +347,15 @@ fn measured_line(run: &Simulated) -> Option<String> {
         Some(end) => format!("from {} to {} after the first", at(m.start_s), at(end)),
         None => format!("{} or more after the first", at(m.start_s)),
     };
+    // Where others arrive at the same instants, no time says who is measured.
+    let (whom, meanwhile) = if m.by_place {
+        let (from, to) = (m.from + 1, m.to);
+        (format!("{from} to {to} in order of arrival"), format!("{when} arrival"))
+    } else {
+        (format!("those that arrive {when}"), "meanwhile".to_owned())
+    };
     Some(format!(
-        "{} of {}: those that arrive {when}; rates are of what is completed meanwhile",
+        "{} of {}: {whom}; rates are of what is completed {meanwhile}",
         m.requests(),
         format::things(m.of as u64, "request")
     ))

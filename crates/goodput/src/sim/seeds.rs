@@ -178,6 +178,7 @@ pub fn run(
             });
             cuts + &each.unwrap_or_default()
         }),
+        said: said(&settings),
         drawn: generate::described(spec),
         requests: spec.requests,
         seeds: (spec.seed, last),
@@ -210,10 +211,23 @@ struct Head<'a> {
     title: &'a str,
     /// What is left out of all runs.
     measured: Option<String>,
+    /// How the settings came about, where that is to be said.
+    said: Vec<String>,
     drawn: String,
     requests: u64,
     seeds: (u64, u64),
     confidence: f64,
+}
+
+/// What is to be said of any of the settings, once.
+fn said(settings: &[&Setting]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for says in settings.iter().flat_map(|s| s.said()) {
+        if !all.contains(&says) {
+            all.push(says);
+        }
+    }
+    all
 }
 
 /// The middle of an interval and half of its width.
@@ -236,7 +250,8 @@ fn text(head: &Head<'_>, means: &[Row], differences: &[Row], md: bool) -> String
         ),
     ];
     let measured = head.measured.iter().map(|cuts| ("measured", cuts.clone()));
-    for (label, content) in about.into_iter().chain(measured) {
+    let said = head.said.iter().map(|says| ("to know", says.clone()));
+    for (label, content) in about.into_iter().chain(measured).chain(said) {
         let lead = if md && label == "workload" { "\n" } else { "" };
         let label = if md { format!("{label}: ") } else { format!("{label:17}") };
         out.push_str(&format!("{lead}{bullet}{label}{content}\n"));
@@ -318,6 +333,7 @@ fn json_of(head: &Head<'_>, means: &[Row], differences: &[Row]) -> Result<String
         "seed_first": head.seeds.0,
         "seed_last": head.seeds.1,
         "confidence": head.confidence,
+        "remarks": head.said,
         "runs": runs,
     }))
 }

@@ -41,6 +41,26 @@ pub fn between(option: &str, text: &str, max: u64) -> Result<u64> {
     Ok(n)
 }
 
+/// Reads the one count of an option, from `min` to `max`.
+pub fn count_from(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        if text.contains(',') {
+            return Err("takes one value, not a list".to_owned());
+        }
+        let n = grammar::count(text).ok();
+        let bounds = format!("must be a whole number from {min} to {max}");
+        n.filter(|n| (min..=max).contains(n)).ok_or(bounds)
+    }
+}
+
+/// Reads a seed, which may be any whole number of 64 bits.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
+}
+
 /// What makes the servers of a setting.
 pub struct Maker<'m, 'a, T> {
     pub arguments: &'m Arguments,

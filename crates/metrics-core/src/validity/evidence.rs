@@ -489,6 +489,9 @@ pub struct Facts {
     pub called_invalid: Option<String>,
     /// Where the run is steady, from the intervals in flight.
     pub steady: Option<Steady>,
+    /// Of a measured window: completed requests per second by the share of each stay within it, as
+    /// the steady rate counts them.
+    pub stays_per_s: Option<f64>,
     /// TTFT over the arrivals.
     pub ttft_growth: Option<Growth>,
     /// Requests in flight over the arrivals.

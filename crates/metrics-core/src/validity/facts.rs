@@ -169,6 +169,7 @@ impl Facts {
             counts_disagree: e.counts_disagree.map(str::to_owned),
             called_invalid: e.called_invalid.map(str::to_owned),
             steady,
+            stays_per_s: None,
             ttft_growth,
             in_flight_growth,
             ttft_at_lag_n,

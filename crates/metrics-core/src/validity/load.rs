@@ -83,7 +83,8 @@ pub const W01: Check = Check {
 
 /// W02: ramp and drain take so much of the window that its rates are not those of the load.
 ///
-/// `steady` is the stretch between them, `requests_per_s` the rate over the whole window,
+/// `steady` is the stretch between them, `requests_per_s` the rate over the whole window (of a
+/// measured window by the shares of stays within it, as `steady` has them),
 /// `completed` the number that it rests on, `clients` those of a closed loop and `longest_s` the
 /// longest E2E.
 #[must_use]
@@ -569,6 +570,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             (true, Some(_)) if no_steady.is_some() => {}
             (true, Some(rate)) if 0 < facts.sending.n => {
                 let longest = facts.e2e.max;
+                // Over a window the two have to be counted alike: its completions are others than
+                // the shares of stays that lie within it.
+                let rate = facts.stays_per_s.unwrap_or(rate);
                 found.extend(ramp_and_drain(
                     facts.steady.as_ref(),
                     rate,

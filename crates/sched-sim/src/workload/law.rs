@@ -80,7 +80,7 @@ impl<'a> Parameters<'a> {
 
     /// A count, such as `512` or `8k`.
     pub(crate) fn count(&self, name: &str, default: Option<u64>) -> Result<u64> {
-        self.value(name, default, "a whole number", |t| grammar::count(t).ok())
+        self.value(name, default, "a whole number up to 2^53", |t| grammar::count(t).ok())
     }
 
     /// A time with its unit.

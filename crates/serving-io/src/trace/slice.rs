@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use metrics_core::grammar;
 use sched_sim::{Ticks, Workload};
 
 use crate::error::{IoError, Result, shown};
@@ -30,6 +31,12 @@ enum Part {
 const DAY: u64 = 86_400;
 
 impl Slice {
+    /// Whether it asks for requests behind the last of so many; an open end does not.
+    #[must_use]
+    pub fn is_past(&self, requests: usize) -> bool {
+        matches!(self.part, Part::Requests(_, to) if requests < to && to < usize::MAX)
+    }
+
     /// The requests of this part, arrivals as they are; `epoch` is the calendar time of time zero.
     ///
     /// Of times of day, the end is the first such instant after time zero, and the part begins at
@@ -89,32 +96,63 @@ impl FromStr for Slice {
     /// `A..B` of requests, either side of which may be missing, or `A-B` of two times.
     fn from_str(text: &str) -> Result<Self> {
         let text = text.trim();
+        let wrong = |expected: String| IoError::Slice { slice: shown(text), expected };
         let part = if let Some((from, to)) = text.split_once("..") {
             let side = |side: &str, open: usize| {
-                if side.is_empty() { Some(open) } else { side.parse().ok() }
-            };
-            side(from, 0).zip(side(to, usize::MAX)).map(|(a, b)| Part::Requests(a, b))
-        } else {
-            text.split_once('-').and_then(|(from, to)| {
-                if let (Some(a), Some(b)) = (clock(from), clock(to)) {
-                    return Some(Part::Clock(a, b));
+                if side.is_empty() {
+                    return Ok(open);
                 }
-                Some(Part::Times(from.parse().ok()?, to.parse().ok()?))
-            })
+                side.parse().map_err(|_| {
+                    let side = shown(side);
+                    wrong(format!("places from 0 to 2^53 on both sides of `..`, got `{side}`"))
+                })
+            };
+            Some(Part::Requests(side(from, 0)?, side(to, usize::MAX)?))
+        } else {
+            match text.split_once('-') {
+                Some((from, to)) => match (clock(from), clock(to)) {
+                    (Some(a), Some(b)) => Some(Part::Clock(a, b)),
+                    _ => times(from, to).map_err(wrong)?,
+                },
+                None => None,
+            }
         };
         let ordered = |part: &Part| match part {
             Part::Requests(a, b) => a < b,
             Part::Times(a, b) => a < b,
             Part::Clock(..) => true,
         };
-        let part = part.filter(ordered).ok_or_else(|| IoError::Slice {
-            slice: shown(text),
-            expected: "requests `0..1000`, times from the start `10m-30m` or times of day \
-                       `18:20-18:30`, the end after the start"
-                .to_owned(),
+        let part = part.filter(ordered).ok_or_else(|| {
+            wrong(
+                "requests `0..1000`, times from the start `10m-30m` or times of day \
+                 `18:20-18:30`, the end after the start"
+                    .to_owned(),
+            )
         })?;
         Ok(Self { text: text.to_owned(), part })
     }
+}
+
+/// Two times from the start; none if they are no times, and what is expected of one that is out of
+/// range.
+fn times(from: &str, to: &str) -> std::result::Result<Option<Part>, String> {
+    let mut both = [Ticks::ZERO; 2];
+    for (side, text) in both.iter_mut().zip([from, to]) {
+        // Minutes and hours too, which times of a simulation do not have.
+        let longer = |e| match grammar::duration(text) {
+            Ok(time) if text.ends_with(['m', 'h', 'd']) => Ticks::from_seconds(time.get()),
+            _ => Err(e),
+        };
+        match text.parse().or_else(longer) {
+            Ok(time) => *side = time,
+            Err(e) if text.starts_with(|c: char| c.is_ascii_digit()) && text.ends_with('s') => {
+                return Err(format!("two times: {e}"));
+            }
+            Err(_) => return Ok(None),
+        }
+    }
+    let [from, to] = both;
+    Ok(Some(Part::Times(from, to)))
 }
 
 /// A time of day in seconds: `18:20` or `18:20:30`.
