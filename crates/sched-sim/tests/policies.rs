@@ -9,8 +9,8 @@ use common::{
 use proptest::prelude::*;
 use sched_sim::server::{Ending, Job, Over, Server, run_stream};
 use sched_sim::{
-    Affine, BatchHistory, KvPool, OfferedLoad, Orca, Policy, Preemption, Replica, RunEnd,
-    RunLimits, RunStatistics, Sarathi, ServerSettings, Simulation, Step, Ticks, Workload,
+    Affine, BatchHistory, KvPool, OfferedLoad, Orca, Policy, Preemption, Replica, RequestRecord,
+    RunEnd, RunLimits, RunStatistics, Sarathi, ServerSettings, Simulation, Step, Ticks, Workload,
 };
 
 /// Clients that stay, or leave after a while.
@@ -160,8 +160,8 @@ proptest! {
         let found = OfferedLoad::of_server(&workload, make(policy), settings, step_time);
         let (run, found) = (run.unwrap(), found.unwrap().saturated_rate);
 
-        let scheduled: Vec<Ticks> = run.records().iter().filter_map(|r| r.scheduled()).collect();
-        let ends: Vec<Ticks> = run.records().iter().filter_map(|r| r.last_token()).collect();
+        let scheduled: Vec<Ticks> = run.records().iter().filter_map(RequestRecord::scheduled).collect();
+        let ends: Vec<Ticks> = run.records().iter().filter_map(RequestRecord::last_token).collect();
         let by = |list: &[Ticks], t: Ticks| list.iter().filter(|&&x| x <= t).count();
         let turned = |t: &Ticks| by(&scheduled, *t) - by(&ends, *t) <= by(&ends, *t);
         let start = ends.iter().copied().filter(turned).min();
