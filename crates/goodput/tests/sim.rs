@@ -979,3 +979,45 @@ fn edges_of_a_run_are_said() {
     let text = run_in(dir.path(), &format!("{map} --slice 0..1000"));
     assert!(text.contains("slice 0..1000 ends with the 10 requests that there are"), "{text}");
 }
+
+/// Settings that differ in the rate, in servers or in time-outs share what a server can complete: each
+/// has the load that it has alone, whoever is first.
+#[test]
+fn loads_of_a_sweep_are_those_of_single_runs() {
+    let run = "--requests 300 --max-num-seqs 8 --chunk 256 --policy sarathi --kv-blocks 900";
+    let load = |run: &Value| {
+        let key = |k: &str| run["load"][k].clone();
+        ["arrival_rate_per_s", "saturated_rate_per_s", "relative_to_saturation"].map(key)
+    };
+    let scales = ["1", "1/2", "3"];
+    let all = json(&format!("{run} --rate-scale {} --replicas 1,2", scales.join(",")));
+    let all = all["runs"].as_array().unwrap();
+    assert_eq!(all.len(), 6);
+    // A rate, then its fleets.
+    let settings = scales.iter().flat_map(|scale| ["1", "2"].map(|n| (scale, n)));
+    for (one, (scale, n)) in all.iter().zip(settings) {
+        let alone = format!("{run} --rate-scale {scale} --replicas {n} --timeout 9s");
+        let alone = load(&json(&alone)["runs"][0]);
+        assert!(alone.iter().all(Value::is_number), "{alone:?}");
+        assert_eq!(load(one), alone, "{scale} {n}");
+    }
+}
+
+/// A run in which nobody got an answer is usable for nothing.
+#[test]
+fn a_run_without_answers_is_not_usable() {
+    for (asks, says) in [
+        (
+            "--max-waiting 0",
+            "none of 60 requests completed: 60 failed, 0 were cancelled or cut off",
+        ),
+        ("--timeout 0s", "none of 60 requests completed: 60 failed, 0 were cancelled or cut off"),
+        ("--until 0.05s", "none of 2 requests completed: 0 failed, 2 were cancelled or cut off"),
+    ] {
+        let run = format!("--requests 60 --max-num-seqs 8 --chunk 100 {asks}");
+        let text = sim(&run);
+        assert!(text.contains(&format!("W37 error {says}")), "{text}");
+        assert!(text.ends_with("verdict            not usable (W37)\n"), "{text}");
+        assert_eq!(json(&run)["runs"][0]["verdict"]["answer"], "not_usable");
+    }
+}

@@ -10,6 +10,7 @@ use metrics_core::units::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::render::{self, run_settings};
+use super::saturation::Saturation;
 use super::{Arguments, Setting, Simulated, Source, generate, simulate};
 use crate::output::{self, Format};
 use crate::report::text as report_text;
@@ -127,6 +128,7 @@ pub fn run(
             workload: spec.generate()?,
             drawn: Some(spec),
             notes: Vec::new(),
+            saturation: Saturation::default(),
         };
         for replicated in &mut all {
             let run = simulate(arguments, &drawn, replicated.setting.clone(), false)?;

@@ -99,7 +99,7 @@ pub fn simulate(
         cost: &cost,
         seed: spec.seed,
     };
-    let (load, pool_loads) = loads(&maker, &head)?;
+    let (load, pool_loads) = loads(&maker, &head, None)?;
     let mut server = maker.server()?;
 
     let mut drawn = Drawn::new(setting.timeout, config.as_ref().map(|c| c.max_model_len));

@@ -18,7 +18,7 @@ pub fn failures(completed: u64, missed: u64, outside: u64) -> Option<Finding> {
         let says = match (missed, outside) {
             (0, 0) => "no request completed".to_owned(),
             _ => format!(
-                "none of {sent} requests completed: {missed} failed, {outside} were cancelled"
+                "none of {sent} requests completed: {missed} failed, {outside} were cancelled or cut off"
             ),
         };
         return Some(
@@ -53,8 +53,8 @@ pub const W37: Check = Check {
     name: "failures",
     title: text("requests failed", "有请求失败"),
     rule: text(
-        "failed / (completed + failed) > 1 % is a note, > 5 % a warning, from 50 % or with nothing completed an error; rejected and timed out count as failed",
-        "失败 /（完成 + 失败）> 1 % 为提示，> 5 % 为警告，达到 50 % 或没有任何请求完成为错误；被拒绝与超时计为失败",
+        "failed / (completed + failed) > 1 % is a note, > 5 % a warning, from 50 % or with nothing completed an error; rejected and timed out count as failed. A simulation, whose books show who is refused or gives up, raises it with nothing completed alone",
+        "失败 /（完成 + 失败）> 1 % 为提示，> 5 % 为警告，达到 50 % 或没有任何请求完成为错误；被拒绝与超时计为失败；模拟仅在没有任何请求完成时报告，其拒绝与超时本就在账上",
     ),
     why: text(
         "Who fails has no latency and takes no decode steps, so the survivors look fast. Goodput and attainment count failures as misses and stand.",
@@ -67,7 +67,7 @@ pub const W37: Check = Check {
         "查明失败原因，并看计入失败的达标率",
     ),
     source: Source { work: "AIPerf research doc; guidellm SLO guide", section: "" },
-    raised_by: &[Command::Report],
+    raised_by: &[Command::Report, Command::Sim],
 };
 
 /// W38: the parts of a run contradict one another.

@@ -53,7 +53,7 @@ impl Verdict {
     /// Whether anything of the run is usable.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        self.errors.is_empty() && (!self.usable.is_empty() || self.unusable.is_empty())
+        self.errors.is_empty() && !self.usable.is_empty()
     }
 
     /// Whether this subject is usable; none if the run has no figure of it.
@@ -94,13 +94,15 @@ fn listed(names: &[&str]) -> String {
 }
 
 impl fmt::Display for Verdict {
-    /// `usable`, `usable for TPOT, not for TTFT (W05)` or `not usable (W01)`.
+    /// `usable`, `usable for TPOT, not for TTFT (W05)`, `not usable (W01)` or, of a run without any
+    /// figure, `not usable, as it has no figures`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.errors.is_empty() {
             return write!(f, "not usable ({})", ids(&self.errors));
         }
         if self.unusable.is_empty() {
-            return f.write_str("usable");
+            let known = !self.usable.is_empty();
+            return f.write_str(if known { "usable" } else { "not usable, as it has no figures" });
         }
         // Subjects with the same reasons stand together.
         let mut groups: Vec<(&[&'static Check], Vec<&str>)> = Vec::new();
