@@ -979,3 +979,36 @@ fn edges_of_a_run_are_said() {
     let text = run_in(dir.path(), &format!("{map} --slice 0..1000"));
     assert!(text.contains("slice 0..1000 ends with the 10 requests that there are"), "{text}");
 }
+
+/// What all rows of a table share stands above them, unless it is the default or has its own line.
+#[test]
+fn what_all_settings_share_stands_above_the_table() {
+    let options = "--requests 30 --kv-blocks 2000 --timeout 5s --max-waiting 3 --order sjf \
+                   --replicas 2 --router round-robin --until 4s --token-bucket 10/s,burst=2 \
+                   --warm-up 3 --chunk 128 --max-num-seqs 8,16";
+    let shared = "kv_blocks 2000, order sjf, max_waiting 3, token_bucket 10/s,burst=2, replicas 2, \
+                  router round-robin, timeout 5s, until 4s\n";
+    assert!(sim(options).contains(&format!("\n  settings         {shared}")), "{}", sim(options));
+    let markdown = sim(&format!("{options} --format md"));
+    assert!(markdown.contains(&format!("\n- settings         {shared}")), "{markdown}");
+    let csv = sim(&format!("{options} --format csv"));
+    let (header, rows) = csv.split_once('\n').unwrap();
+    assert!(header.contains(",timeout,until,warm_up,cool_down,figure,"), "{header}");
+    assert!(rows.lines().all(|row| row.contains(",5s,4s,3,,")), "{rows}");
+    // The batch and the chunk have columns, and what is the default needs no line.
+    assert!(!sim("--requests 30 --max-num-seqs 8 --chunk 64,128").contains("  settings "));
+    let users = sim("--requests 30 --users 5 --think 2s --chunk 64,128");
+    assert!(users.contains("  settings         users 5, think constant:2s\n"), "{users}");
+}
+
+/// Variants that differ in when clients give up have a column for it, and names by it.
+#[test]
+fn settings_that_differ_in_their_time_out_are_told_apart() {
+    let dir = two_variants("chunk = 64", ("", "timeout = \"150ms\""));
+    let flags = "--scenario s.toml --max-num-seqs 1";
+    let csv = run_in(dir.path(), &format!("{flags} --format csv"));
+    assert!(csv.contains("\na,") && csv.contains("\nb,") && csv.contains(",150ms,"), "{csv}");
+    let text = run_in(dir.path(), flags);
+    let header = text.lines().find(|l| l.starts_with("variant ")).unwrap();
+    assert!(header.contains("  timeout  "), "{text}");
+}
