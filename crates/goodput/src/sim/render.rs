@@ -439,10 +439,10 @@ fn findings(text: &mut String, run: &Simulated) -> Result<()> {
 }
 
 /// The findings of several runs, one line a check.
-fn findings_of_all(text: &mut String, answer: &Answer) -> Result<()> {
+pub(super) fn findings_of_all(text: &mut String, runs: &[&Simulated]) -> Result<()> {
     // The first of each check stands for the others, since a title does not say what was found.
     let mut checks: Vec<(&Finding, usize)> = Vec::new();
-    for finding in answer.runs.iter().flat_map(|r| &r.findings).filter(|f| Level::Note < f.level) {
+    for finding in runs.iter().flat_map(|r| &r.findings).filter(|f| Level::Note < f.level) {
         match checks.iter_mut().find(|(f, _)| f.check.id == finding.check.id) {
             Some((_, n)) => *n += 1,
             None => checks.push((finding, 1)),
@@ -451,7 +451,7 @@ fn findings_of_all(text: &mut String, answer: &Answer) -> Result<()> {
     checks.sort_by_key(|(f, _)| f.check.id);
     for (i, (first, n)) in checks.iter().enumerate() {
         let lead = if i == 0 { "\n" } else { "" };
-        let of = answer.runs.len();
+        let of = runs.len();
         let (id, title) = (first.check.id, first.check.title.en);
         let which = if *n == 1 { "" } else { "the first: " };
         let says = output::one_line(&first.says);
@@ -865,9 +865,9 @@ fn few(names: &[&str]) -> String {
     text
 }
 
-/// What has to be said of some rows of a table.
-fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
-    let overloads = || answer.runs.iter().filter_map(|r| r.overload);
+/// What the load of some runs does to their figures.
+pub(super) fn load_warnings(text: &mut String, runs: &[&Simulated]) -> Result<()> {
+    let overloads = || runs.iter().filter_map(|r| r.overload);
     if overloads().any(|o| o.grows()) {
         writeln!(
             text,
@@ -880,12 +880,29 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
             "\nAn overloaded run that refuses requests or loses them to time-outs has a bounded queue: its latencies are those of the others."
         )?;
     }
-    if answer.runs.iter().any(|r| level(r) == Some(LoadLevel::NearSaturation)) {
+    if runs.iter().any(|r| level(r) == Some(LoadLevel::NearSaturation)) {
         writeln!(
             text,
             "\nNear saturation a few per cent of step time become tens of per cent of latency."
         )?;
     }
+    Ok(())
+}
+
+/// That some runs were cut, and what they lack.
+pub(super) fn truncation_of_all(text: &mut String, runs: &[&Simulated]) -> Result<()> {
+    let n = runs.iter().filter(|r| r.is_truncated()).count();
+    if 0 < n {
+        let of = runs.len();
+        writeln!(text, "\nTruncated runs have no throughput and no goodput: {n} of {of}.")?;
+    }
+    Ok(())
+}
+
+/// What has to be said of some rows of a table.
+fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
+    let runs: Vec<&Simulated> = answer.runs.iter().collect();
+    load_warnings(text, &runs)?;
     let names = varying(&answer.runs.iter().map(|r| &r.setting).collect::<Vec<_>>());
     if answer.runs.iter().any(|r| !r.beyond.is_empty()) {
         writeln!(text, "\nOutside of the range of the step time, whose error is not known there:")?;
@@ -909,10 +926,8 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
             said.push(remark);
         }
     }
-    if answer.runs.iter().any(Simulated::is_truncated) {
-        writeln!(text, "\nTruncated runs have no throughput and no goodput.")?;
-    }
-    findings_of_all(text, answer)
+    truncation_of_all(text, &runs)?;
+    findings_of_all(text, &runs)
 }
 
 fn sweep(answer: &Answer) -> Result<String> {
