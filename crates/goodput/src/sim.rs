@@ -243,7 +243,7 @@ pub struct Arguments {
     /// a single setting.
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     series: Option<PathBuf>,
-    /// Settings that run at the same time; the answer does not depend on it [default: all cores].
+    /// Settings and seeds that run at the same time; the answer does not depend on it [default: all cores].
     #[arg(long, value_name = "N", value_parser = served::count_from(1, MOST_JOBS))]
     jobs: Option<u64>,
     /// Count and sketch requests of any number as they end instead of keeping them: percentiles are

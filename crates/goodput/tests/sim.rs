@@ -1021,3 +1021,116 @@ fn a_run_without_answers_is_not_usable() {
         assert_eq!(json(&run)["runs"][0]["verdict"]["answer"], "not_usable");
     }
 }
+
+/// What all rows of a table share stands above them, unless it is the default or has its own line.
+#[test]
+fn what_all_settings_share_stands_above_the_table() {
+    let options = "--requests 30 --kv-blocks 2000 --timeout 5s --max-waiting 3 --order sjf \
+                   --replicas 2 --router round-robin --until 4s --token-bucket 10/s,burst=2 \
+                   --warm-up 3 --chunk 128 --max-num-seqs 8,16";
+    let shared = "kv_blocks 2000, order sjf, max_waiting 3, token_bucket 10/s,burst=2, replicas 2, \
+                  router round-robin, timeout 5s, until 4s\n";
+    assert!(sim(options).contains(&format!("\n  settings         {shared}")), "{}", sim(options));
+    let markdown = sim(&format!("{options} --format md"));
+    assert!(markdown.contains(&format!("\n- settings         {shared}")), "{markdown}");
+    let csv = sim(&format!("{options} --format csv"));
+    let (header, rows) = csv.split_once('\n').unwrap();
+    assert!(header.contains(",timeout,until,warm_up,cool_down,figure,"), "{header}");
+    assert!(rows.lines().all(|row| row.contains(",5s,4s,3,,")), "{rows}");
+    // The batch and the chunk have columns, and what is the default needs no line.
+    assert!(!sim("--requests 30 --max-num-seqs 8 --chunk 64,128").contains("  settings "));
+    let users = sim("--requests 30 --users 5 --think 2s --chunk 64,128");
+    assert!(users.contains("  settings         users 5, think constant:2s\n"), "{users}");
+}
+
+/// Variants that differ in when clients give up have a column for it, and names by it.
+#[test]
+fn settings_that_differ_in_their_time_out_are_told_apart() {
+    let dir = two_variants("chunk = 64", ("", "timeout = \"150ms\""));
+    let flags = "--scenario s.toml --max-num-seqs 1";
+    let csv = run_in(dir.path(), &format!("{flags} --format csv"));
+    assert!(csv.contains("\na,") && csv.contains("\nb,") && csv.contains(",150ms,"), "{csv}");
+    let text = run_in(dir.path(), flags);
+    let header = text.lines().find(|l| l.starts_with("variant ")).unwrap();
+    assert!(header.contains("  timeout  "), "{text}");
+}
+
+/// Seed by seed the counts, the findings and the verdict of `--seeds` are those of single runs, and
+/// every form says them.
+#[test]
+fn seeds_say_who_got_no_answer() {
+    let common = "--requests 200 --max-num-seqs 8 --chunk 100 --rate 5/s --timeout 3s";
+    let seeds = json(&format!("{common} --seeds 2"));
+    let run = &seeds["runs"][0];
+    assert_eq!(run["timeout_s"], 3.0);
+    let mut timed_out = 0;
+    for (i, of) in run["by_seed"].as_array().unwrap().iter().enumerate() {
+        let single = json(&format!("{common} --seed {}", i + 1));
+        let single = &single["runs"][0];
+        for key in ["timed_out_requests", "findings", "verdict", "truncated"] {
+            assert_eq!(of[key], single[key], "{key}");
+        }
+        assert_eq!(of["completed"], single["simulation"]["completed"]);
+        timed_out += of["timed_out_requests"].as_u64().unwrap();
+    }
+    let mean = run["figures"]["timed_out_requests"]["mean"].as_f64().unwrap();
+    assert!(timed_out > 0 && (2.0 * mean - timed_out as f64).abs() < 1e-9, "{mean} {timed_out}");
+    assert_eq!(run["figures"]["rejected_requests"]["high"], 0.0);
+    let text = sim(&format!("{common} --seeds 2"));
+    let markdown = sim(&format!("{common} --seeds 2 --format md"));
+    for says in [
+        "max_num_seqs 8, chunk 100, timeout 3s\n",
+        "llama-3.1-8b-h100-sxm\n",
+        "ttft<=500ms, tpot<=15ms\n",
+        "timed out",
+        "\nOVERLOADED: decode-first in ",
+        "\nW28 in 2 of 2 runs: requests were left at the end, or timed out (the first: 22.0 % of ",
+    ] {
+        assert!(text.contains(says) && markdown.contains(says), "{says}: {text}{markdown}");
+    }
+    assert!(!text.contains("refused  "), "nobody is: {text}");
+    let csv = sim(&format!("{common} --seeds 2 --format csv"));
+    for row in
+        [",timed_out_requests,mean,", ",W28,share_of_runs,1,,,2", ",truncated,share_of_runs,0,"]
+    {
+        assert!(csv.contains(row), "{row}: {csv}");
+    }
+}
+
+/// Runs that are cut have no rates, and say so; where a refusal is, the first of each setting says it.
+#[test]
+fn seeds_say_that_their_runs_are_cut() {
+    let common = "--requests 100 --until 4s --max-num-seqs 8,16 --chunk 128 --seeds 3 \
+                  --token-bucket 10/s,burst=2";
+    let text = sim(common);
+    for says in [
+        "  settings         token_bucket 10/s,burst=2, chunk 128, until 4s\n",
+        "\nTruncated runs have no throughput and no goodput: 6 of 6.\n",
+        "\nmax_num_seqs 16, 3 of 3 runs (the first, seed 1): refused at arrival: request `3`: the ",
+        "  refused  left at the end  ",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let run = &json(common)["runs"][1];
+    assert_eq!(run["until_s"], 4.0);
+    assert!(run["figures"]["requests_per_s"].is_null(), "there, and none");
+    let of = &run["by_seed"][0];
+    assert_eq!(of["truncated"], true);
+    let count = |key: &str| of[key].as_u64().unwrap();
+    let all = ["completed", "running", "queued", "rejected_requests", "timed_out_requests"];
+    assert_eq!(count("injected"), all.iter().map(|key| count(key)).sum::<u64>());
+    assert!(sim(&format!("{common} --format csv")).contains(",truncated,share_of_runs,1,,,3"));
+}
+
+/// Seeds and settings run at the same time, which changes nothing.
+#[test]
+fn seeds_do_not_depend_on_the_jobs() {
+    let of = |jobs| {
+        sim(&format!(
+            "--requests 60 --rate 9/s --seeds 5 --replicas 2 --router random --chunk 64,128 \
+             --format json --jobs {jobs}"
+        ))
+    };
+    assert!(of(1).contains("\"by_seed\""));
+    assert_eq!(of(1), of(3));
+}

@@ -5,11 +5,14 @@ use std::fmt::Write;
 use anyhow::Result;
 use metrics_core::Seconds;
 use metrics_core::format;
+use metrics_core::measured::Cut;
 use metrics_core::report::{Distribution, Report};
 use metrics_core::units::Quantity;
 use metrics_core::validity::{Finding, Level};
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::{KvStatistics, LoadLevel, OfferedLoad, RunEnd, RunStatistics};
+use sched_sim::{
+    DecodeFirst, KvStatistics, LoadLevel, OfferedLoad, Policy, RunEnd, RunStatistics, Ticks,
+};
 use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
@@ -37,7 +40,9 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 }
 
 /// Name, value: what a setting is, in the order of the options.
-fn settings(s: &Setting) -> [(&'static str, String); 12] {
+fn settings(s: &Setting) -> [(&'static str, String); 17] {
+    let time = |of: Option<Ticks>| of.map(Ticks::compact).unwrap_or_default();
+    let cut = |of: Option<Cut>| of.map(|cut| cut.to_string()).unwrap_or_default();
     let several = s.replicas > 1 || s.pools.is_some_and(|p| p.prefill.max(p.decode) > 1);
     [
         ("variant", s.name.clone().unwrap_or_default()),
@@ -50,8 +55,13 @@ fn settings(s: &Setting) -> [(&'static str, String); 12] {
         ("replicas", s.replicas.to_string()),
         ("router", if several { s.router.to_string() } else { String::new() }),
         ("users", s.users.map(|n| n.to_string()).unwrap_or_default()),
+        ("think", s.users.map(|_| s.think.to_string()).unwrap_or_default()),
         ("disagg", s.pools.map(|p| p.flag()).unwrap_or_default()),
         ("kv_transfer", s.pools.map(|p| p.transfer.to_string()).unwrap_or_default()),
+        ("timeout", time(s.timeout)),
+        ("until", time(s.until)),
+        ("warm_up", cut(s.cuts.warm_up)),
+        ("cool_down", cut(s.cuts.cool_down)),
     ]
 }
 
@@ -68,22 +78,61 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     let named = names.len() == cells.len() && names.iter().all(|n| !n.is_empty());
-    let name = |c: &[(&'static str, String); 12]| {
+    let name = |(c, s): (&[(&'static str, String); 17], &&Setting)| {
         if named {
             return c[0].1.clone();
         }
         let own: Vec<String> = (0..c.len())
             .filter(|&i| differs(i) && c[i].1 != "-")
-            .map(|i| if i == 0 { c[i].1.clone() } else { format!("{} {}", c[i].0, c[i].1) })
-            .filter(|text| !text.is_empty())
+            .filter_map(|i| match (c[i].0, c[i].1.as_str()) {
+                (name @ ("timeout" | "until" | "warm_up" | "cool_down"), "") => {
+                    Some(format!("no {name}"))
+                }
+                (_, "") => None,
+                ("variant", name) => Some(name.to_owned()),
+                (name, value) => Some(format!("{name} {value}")),
+            })
             .collect();
         match (own.is_empty(), c[0].1.is_empty()) {
             (false, _) => own.join(", "),
             (true, false) => c[0].1.clone(),
-            (true, true) => c[1].1.clone(),
+            // What it shares with all others stands above them.
+            (true, true) => s.policy.clone(),
         }
     };
-    cells.iter().map(name).collect()
+    cells.iter().zip(all).map(name).collect()
+}
+
+/// What all settings share and is not the default, in the words of the line of a single one;
+/// `rows_are_names`: no column has the batch limit and the chunk.
+pub(super) fn shared(all: &[&Setting], rows_are_names: bool) -> Option<String> {
+    let cells: Vec<_> = all.iter().map(|s| settings(s)).collect();
+    let (first, of_first) = (all.first()?, cells.first()?);
+    let mut of = Vec::new();
+    let is_default = first.policy == DecodeFirst::default().name();
+    if !is_default && all.iter().all(|s| s.policy == first.policy) {
+        of.push(format!("policy {}", first.policy));
+    }
+    for option in given(first).iter().filter(|g| g.0 != "max_num_seqs") {
+        if all.iter().all(|s| given(s).contains(option)) {
+            of.push(format!("{} {}", option.0, option.1));
+        }
+    }
+    for (i, (name, value)) in of_first.iter().enumerate() {
+        let told = match *name {
+            "variant" => !rows_are_names,
+            "max_num_seqs" | "chunk" => rows_are_names && value != "-",
+            "rate_scale" | "replicas" => value != "1",
+            // These have lines of their own.
+            "policy" | "step_time" | "slo" => false,
+            "warm_up" | "cool_down" => cuts_line(all).is_none(),
+            _ => true,
+        };
+        if told && !value.is_empty() && cells.iter().all(|c| c[i].1 == *value) {
+            of.push(format!("{name} {value}"));
+        }
+    }
+    (!of.is_empty()).then(|| of.join(", "))
 }
 
 /// The policy with the options that were given to it, as far as they are `shown`.
@@ -159,7 +208,7 @@ fn fitted_lines(file: &FittedStepTime) -> Vec<String> {
 }
 
 /// What a step costs, in a word.
-fn step_time_name(source: &StepTimeSource) -> String {
+pub(super) fn step_time_name(source: &StepTimeSource) -> String {
     match source {
         StepTimeSource::Affine(affine) => affine.to_string(),
         StepTimeSource::TwoRegime(form) => form.to_string(),
@@ -294,8 +343,6 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
         .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
         .filter(|(k, v)| *k != "replicas" || v != "1")
         .map(|(k, v)| format!("{k} {v}"))
-        .chain(run.setting.clients().into_iter().map(|(k, t)| format!("{k} {}", t.compact())))
-        .chain(run.setting.left_out().into_iter().map(|(k, cut)| format!("{k} {cut}")))
         .collect();
     line(&mut text, "setting", &of.join(", "))?;
     if let Some(config) = &run.config {
@@ -392,10 +439,10 @@ fn findings(text: &mut String, run: &Simulated) -> Result<()> {
 }
 
 /// The findings of several runs, one line a check.
-fn findings_of_all(text: &mut String, answer: &Answer) -> Result<()> {
+pub(super) fn findings_of_all(text: &mut String, runs: &[&Simulated]) -> Result<()> {
     // The first of each check stands for the others, since a title does not say what was found.
     let mut checks: Vec<(&Finding, usize)> = Vec::new();
-    for finding in answer.runs.iter().flat_map(|r| &r.findings).filter(|f| Level::Note < f.level) {
+    for finding in runs.iter().flat_map(|r| &r.findings).filter(|f| Level::Note < f.level) {
         match checks.iter_mut().find(|(f, _)| f.check.id == finding.check.id) {
             Some((_, n)) => *n += 1,
             None => checks.push((finding, 1)),
@@ -404,7 +451,7 @@ fn findings_of_all(text: &mut String, answer: &Answer) -> Result<()> {
     checks.sort_by_key(|(f, _)| f.check.id);
     for (i, (first, n)) in checks.iter().enumerate() {
         let lead = if i == 0 { "\n" } else { "" };
-        let of = answer.runs.len();
+        let of = runs.len();
         let (id, title) = (first.check.id, first.check.title.en);
         let which = if *n == 1 { "" } else { "the first: " };
         let says = output::one_line(&first.says);
@@ -755,13 +802,17 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     (header, rows)
 }
 
-/// What all runs share: workload, and step time and objectives where they are the same.
+/// What all runs share: workload, and settings, step time and objectives where they are the same.
 fn common(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(first) = answer.runs.first() {
         let requests = format::things(first.requests as u64, "request");
         line(text, "workload", &format!("{requests}{}", seed(answer)))?;
         if let Some(spec) = &answer.drawn {
             line(text, "drawn", &generate::described(spec))?;
+        }
+        let settings: Vec<&Setting> = answer.runs.iter().map(|r| &r.setting).collect();
+        if let Some(shared) = shared(&settings, false) {
+            line(text, "settings", &shared)?;
         }
         if answer.runs.iter().all(|r| r.setting.step_time == first.setting.step_time) {
             for (i, l) in step_time_lines(&first.setting.step_time).iter().enumerate() {
@@ -772,7 +823,6 @@ fn common(text: &mut String, answer: &Answer) -> Result<()> {
             let error = format::percent(sketched.relative_error);
             line(text, "sketched", &format!("percentiles are off by {error} at most"))?;
         }
-        let settings: Vec<&Setting> = answer.runs.iter().map(|r| &r.setting).collect();
         if let Some(cuts) = cuts_line(&settings) {
             line(text, "measured", &cuts)?;
         }
@@ -815,9 +865,9 @@ fn few(names: &[&str]) -> String {
     text
 }
 
-/// What has to be said of some rows of a table.
-fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
-    let overloads = || answer.runs.iter().filter_map(|r| r.overload);
+/// What the load of some runs does to their figures.
+pub(super) fn load_warnings(text: &mut String, runs: &[&Simulated]) -> Result<()> {
+    let overloads = || runs.iter().filter_map(|r| r.overload);
     if overloads().any(|o| o.grows()) {
         writeln!(
             text,
@@ -830,12 +880,29 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
             "\nAn overloaded run that refuses requests or loses them to time-outs has a bounded queue: its latencies are those of the others."
         )?;
     }
-    if answer.runs.iter().any(|r| level(r) == Some(LoadLevel::NearSaturation)) {
+    if runs.iter().any(|r| level(r) == Some(LoadLevel::NearSaturation)) {
         writeln!(
             text,
             "\nNear saturation a few per cent of step time become tens of per cent of latency."
         )?;
     }
+    Ok(())
+}
+
+/// That some runs were cut, and what they lack.
+pub(super) fn truncation_of_all(text: &mut String, runs: &[&Simulated]) -> Result<()> {
+    let n = runs.iter().filter(|r| r.is_truncated()).count();
+    if 0 < n {
+        let of = runs.len();
+        writeln!(text, "\nTruncated runs have no throughput and no goodput: {n} of {of}.")?;
+    }
+    Ok(())
+}
+
+/// What has to be said of some rows of a table.
+fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
+    let runs: Vec<&Simulated> = answer.runs.iter().collect();
+    load_warnings(text, &runs)?;
     let names = varying(&answer.runs.iter().map(|r| &r.setting).collect::<Vec<_>>());
     if answer.runs.iter().any(|r| !r.beyond.is_empty()) {
         writeln!(text, "\nOutside of the range of the step time, whose error is not known there:")?;
@@ -859,10 +926,8 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
             said.push(remark);
         }
     }
-    if answer.runs.iter().any(Simulated::is_truncated) {
-        writeln!(text, "\nTruncated runs have no throughput and no goodput.")?;
-    }
-    findings_of_all(text, answer)
+    truncation_of_all(text, &runs)?;
+    findings_of_all(text, &runs)
 }
 
 fn sweep(answer: &Answer) -> Result<String> {
@@ -1129,8 +1194,13 @@ fn csv_of(answer: &Answer) -> Result<String> {
         "replicas",
         "router",
         "users",
+        "think",
         "disagg",
         "kv_transfer",
+        "timeout",
+        "until",
+        "warm_up",
+        "cool_down",
         "figure",
         "value",
         "low",

@@ -1,19 +1,23 @@
 //! Every setting with several seeds: means with intervals, and paired differences.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{Result, bail};
 use metrics_core::format;
 use metrics_core::interval::{Interval, difference_paired, mean_independent};
-use metrics_core::measured::Cut;
 use metrics_core::report::Report;
 use metrics_core::summary::Summary;
 use metrics_core::units::Quantity;
+use metrics_core::validity::Level;
+use rayon::prelude::*;
+use sched_sim::workload::WorkloadSpec;
 use serde_json::{Map, Value, json};
 
 use super::render::{self, run_settings};
 use super::saturation::Saturation;
-use super::{Arguments, Setting, Simulated, Source, generate, simulate};
+use super::{Arguments, Overload, Setting, Simulated, Source, generate, in_parallel, simulate};
 use crate::output::{self, Format};
-use crate::report::text as report_text;
+use crate::report::{finding_json, text as report_text};
 
 /// A figure of a run.
 struct Column {
@@ -34,7 +38,7 @@ fn report(run: &Simulated) -> Option<&Report> {
     run.report.as_ref()
 }
 
-static COLUMNS: [Column; 9] = [
+static COLUMNS: [Column; 14] = [
     Column { title: "TTFT p50", key: "ttft_p50_s", value: |r| latency(r, "ttft", 0.5) },
     Column { title: "TTFT p99", key: "ttft_p99_s", value: |r| latency(r, "ttft", 0.99) },
     Column { title: "TPOT p50", key: "tpot_p50_s", value: |r| latency(r, "tpot", 0.5) },
@@ -60,9 +64,30 @@ static COLUMNS: [Column; 9] = [
         key: "slo_attainment",
         value: |r| report(r)?.goodput.as_ref()?.attainment,
     },
+    // Who gets no answer is in no latency, nor in a share of what is completed.
+    count("refused", "rejected_requests", |r| Some(r.statistics.rejected as f64)),
+    count("cancelled", "cancelled_requests", |r| Some(r.statistics.cancelled as f64)),
+    count("timed out", "timed_out_requests", |r| Some(r.statistics.timed_out as f64)),
+    count("left at the end", "unfinished_requests", |r| {
+        Some((r.statistics.running + r.statistics.queued) as f64)
+    }),
+    Column { title: "load", key: "relative_to_saturation", value: |r| r.load.relative() },
 ];
 
+const fn count(
+    title: &'static str,
+    key: &'static str,
+    value: fn(&Simulated) -> Option<f64>,
+) -> Column {
+    Column { title, key, value }
+}
+
 impl Column {
+    /// Whether it counts requests of the whole run that got no answer.
+    fn is_count(&self) -> bool {
+        self.key.ends_with("_requests")
+    }
+
     fn is_time(&self) -> bool {
         self.key.ends_with("p50_s") || self.key.ends_with("p99_s")
     }
@@ -78,12 +103,10 @@ impl Column {
     }
 }
 
-/// One setting with the value of each column under each seed; none where a run has no such figure.
+/// One setting with its run under each seed.
 struct Replicated {
     setting: Setting,
-    values: Vec<Vec<Option<f64>>>,
-    /// How many requests of each seed were measured, if some were left out: first and number.
-    measured: Vec<(u64, u64)>,
+    runs: Vec<Simulated>,
 }
 
 /// The least and the most of some numbers.
@@ -95,14 +118,53 @@ fn range(of: impl Iterator<Item = u64> + Clone) -> Option<(u64, u64)> {
 type Cell = Option<Interval>;
 
 impl Replicated {
-    fn new(setting: Setting) -> Self {
-        Self { setting, values: Vec::new(), measured: Vec::new() }
-    }
-
     /// A column, if every seed has it.
     fn column(&self, i: usize) -> Option<Vec<f64>> {
-        self.values.iter().map(|row| row.get(i).copied().flatten()).collect()
+        let column = COLUMNS.get(i)?;
+        self.runs.iter().map(|run| (column.value)(run)).collect()
     }
+
+    /// How many requests of each seed were left out at the start and measured, if some were left out.
+    fn measured(&self) -> impl Iterator<Item = (u64, u64)> + Clone {
+        let measured = self.runs.iter().filter_map(|run| report(run)?.measured);
+        measured.map(|m| (m.from as u64, m.requests()))
+    }
+}
+
+/// Every setting with the requests of every seed: the same requests for all settings.
+fn replicated(
+    arguments: &Arguments,
+    source: &Source,
+    spec: &WorkloadSpec,
+    settings: Vec<Setting>,
+    seeds: RangeInclusive<u64>,
+) -> Result<Vec<Replicated>> {
+    let of_seed = |seed: u64| -> Result<Vec<Simulated>> {
+        let mut spec = spec.clone();
+        spec.seed = seed;
+        let drawn = Source {
+            title: source.title.clone(),
+            workload: spec.generate()?,
+            drawn: Some(spec),
+            notes: Vec::new(),
+            saturation: Saturation::default(),
+        };
+        let settings = settings.par_iter();
+        settings.map(|setting| simulate(arguments, &drawn, setting.clone(), false)).collect()
+    };
+    let seeds: Vec<u64> = seeds.collect();
+    let runs = seeds.len().saturating_mul(settings.len());
+    let by_seed = in_parallel(arguments.jobs, runs, || {
+        seeds.into_par_iter().map(of_seed).collect::<Result<Vec<_>>>()
+    })?;
+    let mut all: Vec<Replicated> =
+        settings.into_iter().map(|setting| Replicated { setting, runs: Vec::new() }).collect();
+    for runs in by_seed {
+        for (replicated, run) in all.iter_mut().zip(runs) {
+            replicated.runs.push(run);
+        }
+    }
+    Ok(all)
 }
 
 /// Runs every setting with the same requests, seed by seed.
@@ -119,24 +181,7 @@ pub fn run(
     let Some(last) = spec.seed.checked_add(seeds - 1) else {
         bail!("--seeds: seed {} has no {} above it", spec.seed, seeds - 1);
     };
-    let mut all: Vec<Replicated> = settings.into_iter().map(Replicated::new).collect();
-    for seed in spec.seed..=last {
-        let mut spec = spec.clone();
-        spec.seed = seed;
-        let drawn = Source {
-            title: source.title.clone(),
-            workload: spec.generate()?,
-            drawn: Some(spec),
-            notes: Vec::new(),
-            saturation: Saturation::default(),
-        };
-        for replicated in &mut all {
-            let run = simulate(arguments, &drawn, replicated.setting.clone(), false)?;
-            let measured = report(&run).and_then(|r| r.measured);
-            replicated.measured.extend(measured.map(|m| (m.from as u64, m.requests())));
-            replicated.values.push(COLUMNS.iter().map(|c| (c.value)(&run)).collect());
-        }
-    }
+    let all = replicated(arguments, source, spec, settings, spec.seed..=last)?;
     let confidence = arguments.objectives.confidence()?;
     let mean = |r: &Replicated, i: usize| -> Cell {
         let summary = Summary::new(r.column(i)?).ok()?;
@@ -145,17 +190,14 @@ pub fn run(
     let difference = |a: &Replicated, b: &Replicated, i: usize| -> Cell {
         difference_paired(&a.column(i)?, &b.column(i)?, confidence).ok()
     };
-    let columns: Vec<usize> =
-        (0..COLUMNS.len()).filter(|&i| all.iter().any(|r| r.column(i).is_some())).collect();
-    let names = render::varying(&all.iter().map(|r| &r.setting).collect::<Vec<_>>());
-    let rows = |cell: &dyn Fn(&Replicated, usize) -> Cell, from: usize| -> Vec<Row> {
+    let settings: Vec<&Setting> = all.iter().map(|r| &r.setting).collect();
+    let names = render::varying(&settings);
+    let rows = |cell: &dyn Fn(&Replicated, usize) -> Cell, from: usize| -> Vec<Row<'_>> {
         let rows = all.iter().zip(&names).skip(from);
         rows.map(|(r, name)| Row {
             name: name.clone(),
-            settings: run_settings(&r.setting),
-            left_out: r.setting.left_out(),
-            warm_up_requests: r.measured.iter().map(|m| m.0).collect(),
-            cells: columns.iter().map(|&i| (&COLUMNS[i], cell(r, i))).collect(),
+            of: r,
+            cells: COLUMNS.iter().enumerate().map(|(i, c)| (c, cell(r, i))).collect(),
         })
         .collect()
     };
@@ -164,10 +206,17 @@ pub fn run(
         Some(first) => rows(&|r, i| difference(first, r, i), 1),
         None => Vec::new(),
     };
-    let settings: Vec<&Setting> = all.iter().map(|r| &r.setting).collect();
-    let measured = || all.iter().flat_map(|r| &r.measured);
+    let measured = || all.iter().flat_map(Replicated::measured);
+    let first = all.first().map(|r| &r.setting);
     let head = Head {
         title: &source.title,
+        shared: render::shared(&settings, true),
+        step_time: first
+            .filter(|f| settings.iter().all(|s| s.step_time == f.step_time))
+            .map(|s| render::step_time_name(&s.step_time)),
+        objectives: first
+            .filter(|f| !f.slo.is_empty() && settings.iter().all(|s| s.slo == f.slo))
+            .map(|s| s.slo.to_string()),
         measured: render::cuts_line(&settings).map(|cuts| {
             let left_out = range(measured().map(|m| m.0));
             let kept = range(measured().map(|m| m.1));
@@ -187,7 +236,7 @@ pub fn run(
         confidence: confidence.get(),
     };
     match format {
-        Format::Text | Format::Md => Ok(text(&head, &means, &differences, format == Format::Md)),
+        Format::Text | Format::Md => text(&head, &means, &differences, format == Format::Md),
         Format::Json => json_of(&head, &means, &differences),
         Format::Csv => csv(&means, &differences),
     }
@@ -199,18 +248,19 @@ fn span((least, most): (u64, u64)) -> String {
 }
 
 /// One setting in a table.
-struct Row {
+struct Row<'a> {
     name: String,
-    settings: Vec<(&'static str, String)>,
-    left_out: Vec<(&'static str, Cut)>,
-    /// How many requests were left out at the start, seed by seed; empty if none were to be.
-    warm_up_requests: Vec<u64>,
+    of: &'a Replicated,
     cells: Vec<(&'static Column, Cell)>,
 }
 
 /// What all runs share.
 struct Head<'a> {
     title: &'a str,
+    /// What of the settings is the same and not the default, their step time and their objectives.
+    shared: Option<String>,
+    step_time: Option<String>,
+    objectives: Option<String>,
     /// What is left out of all runs.
     measured: Option<String>,
     /// How the settings came about, where that is to be said.
@@ -238,37 +288,61 @@ fn middle(i: &Interval) -> Option<(f64, f64)> {
     Some((low + (high - low) / 2.0, (high - low) / 2.0))
 }
 
-fn text(head: &Head<'_>, means: &[Row], differences: &[Row], md: bool) -> String {
-    let mut out = format!("{}\n", head.title);
+/// What stands above the table: each line with its label.
+fn about(head: &Head<'_>) -> Vec<(&'static str, String)> {
     let (from, to) = head.seeds;
     let share = format::percent(head.confidence);
-    let bullet = if md { "- " } else { "  " };
-    let about = [
+    let mut about = vec![
         ("workload", format!("{}, seeds {from} to {to}", format::things(head.requests, "request"))),
         ("drawn", head.drawn.clone()),
-        (
-            "intervals",
-            format!("mean ± half width at {share}, Student's t over {} seeds", to - from + 1),
-        ),
     ];
-    let measured = head.measured.iter().map(|cuts| ("measured", cuts.clone()));
-    let said = head.said.iter().map(|says| ("to know", says.clone()));
-    for (label, content) in about.into_iter().chain(measured).chain(said) {
+    let some = [
+        ("settings", &head.shared),
+        ("step time", &head.step_time),
+        ("objectives", &head.objectives),
+    ];
+    about.extend(some.into_iter().filter_map(|(label, content)| Some((label, content.clone()?))));
+    about.push((
+        "intervals",
+        format!("mean ± half width at {share}, Student's t over {} seeds", to - from + 1),
+    ));
+    about.extend(head.measured.iter().map(|cuts| ("measured", cuts.clone())));
+    about.extend(head.said.iter().map(|says| ("to know", says.clone())));
+    about
+}
+
+fn text(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>], md: bool) -> Result<String> {
+    let mut out = format!("{}\n", head.title);
+    let bullet = if md { "- " } else { "  " };
+    for (label, content) in about(head) {
         let lead = if md && label == "workload" { "\n" } else { "" };
         let label = if md { format!("{label}: ") } else { format!("{label:17}") };
         out.push_str(&format!("{lead}{bullet}{label}{content}\n"));
     }
-    let table = |rows: &[Row]| {
+    // What no run has, and counts that are 0 everywhere, have no column here.
+    let has = |i: usize, column: &Column| {
+        let mut values = means.iter().flat_map(|r| &r.of.runs).filter_map(|r| (column.value)(r));
+        if column.is_count() {
+            values.any(|n| 0.0 < n)
+        } else {
+            means.iter().any(|r| r.of.column(i).is_some())
+        }
+    };
+    let shown: Vec<usize> =
+        COLUMNS.iter().enumerate().filter(|(i, c)| has(*i, c)).map(|(i, _)| i).collect();
+    let table = |rows: &[Row<'_>]| {
         let mut header = vec!["setting"];
-        header.extend(rows.iter().take(1).flat_map(|r| r.cells.iter().map(|(c, _)| c.title)));
+        header.extend(shown.iter().map(|&i| COLUMNS[i].title));
         let body: Vec<Vec<String>> = rows
             .iter()
             .map(|r| {
-                let cell = |(column, cell): &(&Column, Cell)| match cell.as_ref().and_then(middle) {
-                    Some((x, half)) => format!("{} ± {}", column.shown(x), column.shown(half)),
+                let cell = |&i: &usize| match r.cells[i].1.as_ref().and_then(middle) {
+                    Some((x, half)) => {
+                        format!("{} ± {}", COLUMNS[i].shown(x), COLUMNS[i].shown(half))
+                    }
                     None => "-".to_owned(),
                 };
-                std::iter::once(r.name.clone()).chain(r.cells.iter().map(cell)).collect()
+                std::iter::once(r.name.clone()).chain(shown.iter().map(cell)).collect()
             })
             .collect();
         if md {
@@ -288,11 +362,83 @@ fn text(head: &Head<'_>, means: &[Row], differences: &[Row], md: bool) -> String
             table(differences).trim_end_matches('\n'),
         ));
     }
-    out
+    let mut below = String::new();
+    warnings(&mut below, head, means)?;
+    if md {
+        // Lines that follow each other would be one paragraph.
+        below.lines().filter(|l| !l.is_empty()).for_each(|l| {
+            out.push_str(&format!("\n{}\n", l.trim()));
+        });
+    } else {
+        out.push_str(&below);
+    }
+    Ok(out)
+}
+
+/// Whether more arrives than can be served; users who wait for their answers only saturate.
+fn is_overloaded(run: &Simulated) -> bool {
+    run.overload.is_some_and(|overload| !matches!(overload, Overload::Users(_)))
+}
+
+/// What has to be said of the runs behind the means.
+fn warnings(text: &mut String, head: &Head<'_>, rows: &[Row<'_>]) -> Result<()> {
+    let runs: Vec<&Simulated> = rows.iter().flat_map(|r| &r.of.runs).collect();
+    let overloaded = rows.iter().filter_map(|r| {
+        let n = r.of.runs.iter().filter(|run| is_overloaded(run)).count();
+        (0 < n).then(|| format!("{} in {n} of {} runs", r.name, r.of.runs.len()))
+    });
+    let overloaded: Vec<String> = overloaded.collect();
+    if !overloaded.is_empty() {
+        text.push_str(&format!("\nOVERLOADED: {}\n", overloaded.join("; ")));
+    }
+    render::load_warnings(text, &runs)?;
+    // In how many runs of which setting, with what the first of them says.
+    let each = |text: &mut String, of: &dyn Fn(&Replicated, &Simulated) -> Vec<String>| {
+        let mut lead = "\n";
+        for row in rows {
+            let all = row.of.runs.iter().zip(head.seeds.0..);
+            let with = all.map(|(run, seed)| (seed, of(row.of, run))).filter(|w| !w.1.is_empty());
+            let with: Vec<(u64, Vec<String>)> = with.collect();
+            let Some((seed, says)) = with.first() else { continue };
+            text.push_str(&format!(
+                "{lead}{}, {} of {} runs (the first, seed {seed}): {}\n",
+                row.name,
+                with.len(),
+                row.of.runs.len(),
+                says.join("; ")
+            ));
+            lead = "";
+        }
+    };
+    if runs.iter().any(|r| !r.beyond.is_empty()) {
+        text.push_str("\nOutside of the range of the step time, whose error is not known there:");
+        each(text, &|_, run| run.beyond.clone());
+    }
+    // Those that need no run stand above the table or here once.
+    let of_all =
+        |of: &Replicated, remark: &String| of.runs.iter().all(|r| r.remarks.contains(remark));
+    let mut once: Vec<&String> = Vec::new();
+    for row in rows {
+        for remark in row.of.runs.first().iter().flat_map(|r| &r.remarks) {
+            let is_new = !once.contains(&remark) && !head.said.contains(remark);
+            if is_new && of_all(row.of, remark) {
+                let to_all = rows.iter().all(|r| of_all(r.of, remark));
+                let of = if to_all { String::new() } else { format!("{}: ", row.name) };
+                let lead = if once.is_empty() { "\n" } else { "" };
+                text.push_str(&format!("{lead}{of}{remark}\n"));
+                once.push(remark);
+            }
+        }
+    }
+    each(text, &|of, run| {
+        run.remarks.iter().filter(|remark| !of_all(of, remark)).cloned().collect()
+    });
+    render::truncation_of_all(text, &runs)?;
+    render::findings_of_all(text, &runs)
 }
 
 /// Mean, bounds and seeds of each figure.
-fn figures(row: &Row) -> Value {
+fn figures(row: &Row<'_>) -> Value {
     let mut map = Map::new();
     for (column, cell) in &row.cells {
         let value = cell.as_ref().and_then(|i| {
@@ -304,25 +450,58 @@ fn figures(row: &Row) -> Value {
     Value::Object(map)
 }
 
-fn json_of(head: &Head<'_>, means: &[Row], differences: &[Row]) -> Result<String> {
-    let settings = |row: &Row| -> Map<String, Value> {
-        let left_out =
-            row.left_out.iter().map(|(k, cut)| ((*k).to_owned(), json!(cut.to_string())));
-        row.settings.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).chain(left_out).collect()
-    };
+/// What became of the requests of each run, and what it is usable for.
+fn by_seed(row: &Row<'_>, first: u64) -> Vec<Value> {
+    let runs = row.of.runs.iter().zip(first..);
+    runs.map(|(run, seed)| {
+        let s = &run.statistics;
+        let findings: Vec<Value> = run.findings.iter().map(finding_json).collect();
+        json!({
+            "seed": seed,
+            "truncated": run.end.is_truncated(),
+            "overloaded": is_overloaded(run),
+            "injected": s.injected,
+            "completed": s.completed,
+            "running": s.running,
+            "queued": s.queued,
+            "rejected_requests": s.rejected,
+            "cancelled_requests": s.cancelled,
+            "timed_out_requests": s.timed_out,
+            "remarks": run.remarks,
+            "outside_of_step_time_range": run.beyond,
+            "findings": findings,
+            "verdict": { "answer": run.verdict.name(), "text": run.verdict.to_string() },
+        })
+    })
+    .collect()
+}
+
+/// What a setting is: times as numbers, as a single run has them.
+fn settings_json(setting: &Setting) -> Map<String, Value> {
+    let (clients, left_out) = (setting.clients(), setting.left_out());
+    let times = ["timeout", "until", "warm_up", "cool_down"];
+    let texts = run_settings(setting).into_iter().filter(|(k, _)| !times.contains(k));
+    let texts = texts.map(|(k, v)| (k.to_owned(), json!(v)));
+    let clients = clients.into_iter().map(|(k, t)| (format!("{k}_s"), json!(t.seconds())));
+    let left_out = left_out.into_iter().map(|(k, cut)| (k.to_owned(), json!(cut.to_string())));
+    texts.chain(clients).chain(left_out).collect()
+}
+
+fn json_of(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>]) -> Result<String> {
     // The first setting is what the others are compared with.
     let differences = std::iter::once(None).chain(differences.iter().map(Some));
     let runs: Vec<Value> = means
         .iter()
         .zip(differences)
         .map(|(row, difference)| {
-            let mut map = settings(row);
-            if !row.warm_up_requests.is_empty() {
-                let of = json!(row.warm_up_requests);
-                map.insert("warm_up_requests_by_seed".to_owned(), of);
+            let mut map = settings_json(&row.of.setting);
+            let left_out: Vec<u64> = row.of.measured().map(|m| m.0).collect();
+            if !left_out.is_empty() {
+                map.insert("warm_up_requests_by_seed".to_owned(), json!(left_out));
             }
             map.insert("figures".to_owned(), figures(row));
             map.insert("difference_to_first".to_owned(), json!(difference.map(figures)));
+            map.insert("by_seed".to_owned(), json!(by_seed(row, head.seeds.0)));
             Value::Object(map)
         })
         .collect();
@@ -340,10 +519,34 @@ fn json_of(head: &Head<'_>, means: &[Row], differences: &[Row]) -> Result<String
     }))
 }
 
-fn csv(means: &[Row], differences: &[Row]) -> Result<String> {
+/// What is true of some of the runs, and of how many.
+fn shares(of: &Replicated) -> Vec<(&'static str, u64)> {
+    let mut shares = vec![("overloaded", 0), ("truncated", 0)];
+    for run in &of.runs {
+        let states = [("overloaded", is_overloaded(run)), ("truncated", run.end.is_truncated())];
+        let states = states.into_iter().filter_map(|(name, is)| is.then_some(name));
+        let findings = run.findings.iter().filter(|f| Level::Note < f.level);
+        for name in states.chain(findings.map(|f| f.check.id)) {
+            match shares.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, n)) => *n += 1,
+                None => shares.push((name, 1)),
+            }
+        }
+    }
+    // The checks come first, as their ids begin with a capital.
+    shares.sort_unstable();
+    shares
+}
+
+fn csv(means: &[Row<'_>], differences: &[Row<'_>]) -> Result<String> {
+    let settings = |row: &Row<'_>| run_settings(&row.of.setting);
     let mut header: Vec<&str> =
-        means.first().map(|r| r.settings.iter().map(|(k, _)| *k).collect()).unwrap_or_default();
+        means.first().map(|r| settings(r).iter().map(|(k, _)| *k).collect()).unwrap_or_default();
     header.extend(["figure", "kind", "mean", "low", "high", "n"]);
+    let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
+    let line = |row: &Row<'_>, rest: [String; 6]| -> Vec<String> {
+        settings(row).into_iter().map(|(_, v)| v).chain(rest).collect()
+    };
     let mut rows = Vec::new();
     for (kind, row) in means
         .iter()
@@ -351,16 +554,25 @@ fn csv(means: &[Row], differences: &[Row]) -> Result<String> {
         .chain(differences.iter().map(|r| ("difference_to_first", r)))
     {
         for (column, cell) in &row.cells {
-            let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
-            let mut cells: Vec<String> = row.settings.iter().map(|(_, v)| v.clone()).collect();
-            cells.push(column.key.to_owned());
-            cells.push(kind.to_owned());
             let interval = cell.as_ref();
-            cells.push(number(interval.and_then(middle).map(|(mean, _)| mean)));
-            cells.push(number(interval.and_then(|i| i.low)));
-            cells.push(number(interval.and_then(|i| i.high)));
-            cells.push(interval.map(|i| i.samples.to_string()).unwrap_or_default());
-            rows.push(cells);
+            let rest = [
+                column.key.to_owned(),
+                kind.to_owned(),
+                number(interval.and_then(middle).map(|(mean, _)| mean)),
+                number(interval.and_then(|i| i.low)),
+                number(interval.and_then(|i| i.high)),
+                interval.map(|i| i.samples.to_string()).unwrap_or_default(),
+            ];
+            rows.push(line(row, rest));
+        }
+    }
+    for row in means {
+        let n = row.of.runs.len();
+        for (name, of) in shares(row.of) {
+            let share = number(Some(of as f64 / n as f64));
+            let kind = "share_of_runs".to_owned();
+            let none = String::new();
+            rows.push(line(row, [name.to_owned(), kind, share, none.clone(), none, n.to_string()]));
         }
     }
     output::csv_text(&header, &rows)
