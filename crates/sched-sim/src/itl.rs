@@ -92,6 +92,16 @@ impl GapRun {
             Some((which, Self { first: Ticks(first), steps, ..self }))
         })
     }
+
+    /// Its gaps in pieces by [`bucket`]; most runs lie in one, which two ends tell.
+    fn by_bucket(self, mut take: impl FnMut(usize, Self)) {
+        let at = bucket(self.first.0);
+        if at == bucket(self.length(self.steps - 1)) {
+            take(at, self);
+        } else {
+            self.pieces(cell).for_each(|(at, piece)| take(at, piece));
+        }
+    }
 }
 
 /// Lengths that are told apart from others: which they are, the least and the greatest.
@@ -190,21 +200,16 @@ impl InterTokenLatency {
         if run.steps == 0 || run.requests == 0 {
             return;
         }
-        let ends = (run.first.0, run.length(run.steps - 1));
-        let (low, high) = (bucket(ends.0.min(ends.1)), bucket(ends.0.max(ends.1)));
-        if self.counts.len() <= high {
-            self.counts.resize(high + 1, 0);
-        }
-        if low == high {
-            self.counts[low] += run.steps * run.requests;
-        } else {
-            for (at, piece) in run.pieces(cell) {
-                self.counts[at] += piece.steps * run.requests;
+        let counts = &mut self.counts;
+        run.by_bucket(|at, piece| {
+            if counts.len() <= at {
+                counts.resize(at + 1, 0);
             }
-        }
+            counts[at] += piece.steps * piece.requests;
+        });
         self.n += run.steps * run.requests;
         self.total = self.total.wrapping_add(run.total().wrapping_mul(run.requests.into()));
-        self.max = self.max.max(Ticks(ends.0.max(ends.1)));
+        self.max = self.max.max(Ticks(run.length(0).max(run.length(run.steps - 1))));
         self.keep(run);
     }
 
@@ -285,12 +290,7 @@ impl InterTokenLatency {
                 steps: kept.steps.into(),
                 requests: kept.requests.into(),
             };
-            let (first, last) = (bucket(kept.first), bucket(run.length(run.steps - 1)));
-            if first == last {
-                add(first, run);
-            } else {
-                run.pieces(cell).for_each(|(bucket, piece)| add(bucket, piece));
-            }
+            run.by_bucket(&mut add);
         }
         pieces
     }
