@@ -30,6 +30,7 @@ use metrics_core::validity::{Evidence, Facts, Finding, Verdict, findings};
 use rayon::prelude::*;
 use sched_sim::fleet::RouterKind;
 use sched_sim::ledger::{Ledger, Steps};
+use sched_sim::load::arrival_rate;
 use sched_sim::server::Rejection;
 use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::workload::{ClosedLoop, Delay, WorkloadSpec};
@@ -243,7 +244,8 @@ pub struct Arguments {
     /// a single setting.
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     series: Option<PathBuf>,
-    /// Settings and seeds that run at the same time; the answer does not depend on it [default: all cores].
+    /// Settings and seeds that run at the same time; the answer does not depend on it
+    /// [default: all cores].
     #[arg(long, value_name = "N", value_parser = served::count_from(1, MOST_JOBS))]
     jobs: Option<u64>,
     /// Count and sketch requests of any number as they end instead of keeping them: percentiles are
@@ -571,9 +573,20 @@ impl Setting {
             let open = self.server.settings()?.open();
             OfferedLoad::of_server(workload, self.named_policy()?, open, cost)?
         };
-        // Each replica gets its share.
-        load.arrival_rate = load.arrival_rate.map(|rate| rate / self.replicas as f64);
+        load.arrival_rate = self.arrival_rate(workload);
         Ok(load)
+    }
+
+    /// What arrives at one server, of which each gets its share.
+    fn arrival_rate(&self, workload: &Workload) -> Option<f64> {
+        arrival_rate(workload).map(|rate| rate / self.replicas as f64)
+    }
+
+    /// Whether those who wait are served by priority.
+    fn by_priority(&self) -> bool {
+        let of_vllm = ("scheduling_policy", "priority".to_owned());
+        self.server.order == Some(Order::Priority)
+            || self.is_vllm() && self.engine.given().contains(&of_vllm)
     }
 
     /// Its servers, as files name them.
@@ -1551,12 +1564,9 @@ fn without_effect(setting: &Setting, workload: &Workload) -> Vec<String> {
             users - requests
         ));
     }
-    let of_vllm = ("scheduling_policy", "priority".to_owned());
-    let by_priority = setting.server.order == Some(Order::Priority)
-        || setting.is_vllm() && setting.engine.given().contains(&of_vllm);
     let mut priorities = workload.requests().iter().map(|r| r.priority);
     let first = priorities.next();
-    if by_priority && priorities.all(|p| Some(p) == first) {
+    if setting.by_priority() && priorities.all(|p| Some(p) == first) {
         said.push("order priority: all requests have the same, so it is fcfs".to_owned());
     }
     said

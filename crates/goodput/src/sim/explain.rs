@@ -192,9 +192,7 @@ fn stands_beside(run: &Simulated, key: &[(&'static str, String)], caching: Optio
         }
         None => !given(&["num_kv_blocks", "kv_memory"]),
     };
-    let by_priority =
-        s.engine.given().iter().any(|g| *g == ("scheduling_policy", "priority".into()));
-    let order = if by_priority { "priority" } else { "fcfs" };
+    let order = if s.by_priority() { "priority" } else { "fcfs" };
     own.iter().eq(theirs)
         && of(key, "max_num_seqs") == Some(config.max_num_seqs.to_string().as_str())
         && of(key, "order").unwrap_or("fcfs") == order

@@ -39,8 +39,7 @@ impl Saturation {
         let met = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = met().iter().find(|(s, _)| same(s, &key)).map(|(_, load)| *load);
         if let Some(mut load) = known {
-            load.arrival_rate = sched_sim::load::arrival_rate(workload);
-            load.arrival_rate = load.arrival_rate.map(|rate| rate / setting.replicas as f64);
+            load.arrival_rate = setting.arrival_rate(workload);
             return Ok(load);
         }
         let load = measure()?;
