@@ -215,6 +215,10 @@ impl Observer for Numbered<'_> {
         self.0.is_watching()
     }
 
+    fn counts_gaps(&self) -> bool {
+        self.0.counts_gaps()
+    }
+
     fn idle(&mut self, from: Ticks, to: Ticks) {
         self.0.idle(from, to);
     }

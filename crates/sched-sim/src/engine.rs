@@ -154,8 +154,9 @@ pub(crate) struct Skipping {
     beat: Ticks,
     /// Who decodes and got its last token at another time, which its [`Entry`] knows.
     apart: Vec<u32>,
-    /// Gaps between tokens that ended in the last stretch.
+    /// Gaps between tokens that ended in the last stretch, if somebody counts them.
     gaps: Vec<GapRun>,
+    counts_gaps: bool,
 }
 
 /// Blocks of the batch, counted for the group of decodes as a whole.
@@ -210,10 +211,10 @@ impl Paged {
 
     /// Where requests are counted that have stored `tokens` at this reading of the decode clock.
     fn class(&self, tokens: u64, clock: u64) -> usize {
-        let (tokens, clock) = (tokens % self.size(), clock % self.size());
+        let (tokens, clock) = (self.memory.pool.split(tokens).1, self.memory.pool.split(clock).1);
         // Below the length of the list.
         #[allow(clippy::cast_possible_truncation)]
-        let class = ((tokens + self.size() - clock) % self.size()) as usize;
+        let class = (if tokens < clock { tokens + self.size() } else { tokens } - clock) as usize;
         class
     }
 
@@ -249,7 +250,7 @@ impl Paged {
         if !self.memory.grows() {
             return 0;
         }
-        let (cycles, rest) = (steps / self.size(), steps % self.size());
+        let (cycles, rest) = self.memory.pool.split(steps);
         let rest = self.needs(clock).zip(0..rest).map(|(need, _)| need).sum::<u64>();
         cycles * self.decoding + rest
     }
@@ -257,11 +258,12 @@ impl Paged {
     /// For how many of at most `steps` steps from this reading on there are blocks.
     fn lasts(&self, clock: u64, steps: u64) -> u64 {
         let free = self.kv.blocks - self.used();
-        let Some(cycles) = free.checked_div(self.decoding) else { return steps };
         // In a cycle of as many steps as a block has tokens, each decode takes one block.
-        if !self.memory.grows() || steps / self.size() < cycles {
+        let begun = self.memory.pool.split(steps).0 + 1;
+        if !self.memory.grows() || begun.saturating_mul(self.decoding) <= free {
             return steps;
         }
+        let Some(cycles) = free.checked_div(self.decoding) else { return steps };
         let (mut rest, mut lasts) = (free - cycles * self.decoding, cycles * self.size());
         for need in self.needs(clock) {
             let Some(left) = rest.checked_sub(need).filter(|_| lasts < steps) else { break };
@@ -274,11 +276,11 @@ impl Paged {
     /// Takes the blocks of a stretch in which all decode, or of a step in which some do.
     fn run(&mut self, stretch: &Stretch, clock: u64, all: bool) {
         let Stretch { steps, time, .. } = *stretch;
-        let mut area = stretch.duration().0.wrapping_mul(self.used().into());
+        let total = stretch.duration().0;
+        let mut area = total.wrapping_mul(self.used().into());
         let grown = if all { self.growth(clock, steps) } else { self.asked };
-        if all && self.memory.grows() {
-            let (total, mut start) = (time.total(steps).0, 0_u128);
-            let mut step = time.first.0;
+        if all && 1 < steps && self.memory.grows() {
+            let (mut start, mut step) = (0_u128, time.first.0);
             for (first, each) in (0..steps).zip(self.needs(clock)) {
                 if 0 < each {
                     let held = if steps - first <= self.size() {
@@ -292,7 +294,7 @@ impl Paged {
                 step = step.wrapping_add_signed(time.growth);
             }
         } else {
-            area = area.wrapping_add(stretch.duration().0.wrapping_mul(grown.into()));
+            area = area.wrapping_add(total.wrapping_mul(grown.into()));
         }
         self.asked = 0;
         self.used += grown;
@@ -359,6 +361,7 @@ impl Skipping {
             beat: Ticks::ZERO,
             apart: Vec::new(),
             gaps: Vec::new(),
+            counts_gaps: false,
         }
     }
 
@@ -408,6 +411,7 @@ impl Skipping {
         (self.order.key(r), self.rows[i as usize].seq, i)
     }
 
+    #[inline]
     pub fn begin(&mut self) {
         self.step += 1;
         self.work = StepWork::default();
@@ -449,6 +453,7 @@ impl Skipping {
         }
     }
 
+    #[inline]
     pub fn preempted(&self) -> &[Preempted] {
         &self.preempted
     }
@@ -464,6 +469,7 @@ impl Skipping {
     }
 
     /// Tokens whose KV moves before the step just decided.
+    #[inline]
     pub fn take_moved(&mut self) -> u64 {
         std::mem::take(&mut self.moved)
     }
@@ -508,7 +514,7 @@ impl Skipping {
     pub fn block_of(&self, position: usize, r: &Entry) -> u64 {
         let stored = self.known(position, r);
         self.paged.as_ref().map_or(0, |p| {
-            let full = (stored - p.memory.lag).is_multiple_of(p.size());
+            let full = p.memory.pool.split(stored - p.memory.lag).1 == 0;
             u64::from(p.memory.grows() && full)
         })
     }
@@ -536,6 +542,7 @@ impl Skipping {
         last.map(|place| place.2 as usize)
     }
 
+    #[inline]
     pub fn running(&self) -> u64 {
         self.running
     }
@@ -548,10 +555,12 @@ impl Skipping {
         self.prefilling
     }
 
+    #[inline]
     pub fn waiting(&self) -> u64 {
         self.waiting.len() as u64
     }
 
+    #[inline]
     pub fn next_waiting(&self) -> Option<usize> {
         self.waiting.first().map(|i| i as usize)
     }
@@ -811,6 +820,7 @@ impl Skipping {
 
     /// Tokens in KV before this step, each once. The newest one of a decode is stored by its next
     /// step, where the last prefill step gave a token.
+    #[inline]
     pub fn held_tokens(&self) -> u64 {
         let unstored = if self.emits { self.decoding } else { 0 };
         self.context - unstored + self.prompt_held - self.shared_tokens()
@@ -825,6 +835,7 @@ impl Skipping {
     }
 
     /// For how many steps the decision just made has no event before the end of the last one.
+    #[inline]
     pub fn repeats(&mut self) -> u64 {
         // What a chunk has computed can be found from the next step on.
         let chunked = |m: &Memory| m.reserve == Reserve::Chunk || m.radix;
@@ -863,20 +874,30 @@ impl Skipping {
 
     /// Dates who came back in a step that serves nobody.
     pub fn date_returns(&mut self, at: Ticks, requests: &mut [Entry]) {
+        if self.returned.is_empty() {
+            return;
+        }
         for i in self.returned.drain(..) {
             requests[i as usize].returned(at);
         }
     }
 
     /// Gaps between tokens that ended in the last stretch.
+    #[inline]
     pub fn gaps(&self) -> &[GapRun] {
         &self.gaps
     }
 
     /// Runs the stretch, and tells who `finished` in its last step.
-    pub fn apply(&mut self, stretch: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
-        let end = stretch.end;
+    pub fn apply(
+        &mut self,
+        stretch: &Stretch,
+        requests: &mut [Entry],
+        finished: &mut Vec<u32>,
+        counts_gaps: bool,
+    ) {
         self.gaps.clear();
+        self.counts_gaps = counts_gaps;
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
         self.note_left_out(stretch, requests);
         self.date_returns(stretch.start, requests);
@@ -893,44 +914,61 @@ impl Skipping {
         }
 
         self.prompt_held += stretch.steps * stretch.work.prefill_tokens;
-        let mut complete = |batch: &mut Self, i: u32, requests: &mut [Entry]| {
-            if batch.complete(i, &mut requests[i as usize], end) {
-                finished.push(i);
-            }
-        };
+        if !self.prefills.is_empty() {
+            self.apply_prefills(stretch, requests, finished);
+        }
+        if self.all_prefill {
+            self.apply_chunks(stretch, requests, finished);
+        }
+        if !self.admitted.is_empty() {
+            self.apply_admissions(stretch, requests, finished);
+        }
+        if let Some(seats) = self.seats() {
+            seats.close_step(requests);
+        }
+    }
+
+    /// The prompts that were served by name.
+    fn apply_prefills(&mut self, stretch: &Stretch, requests: &mut [Entry], out: &mut Vec<u32>) {
         let mut prefills = std::mem::take(&mut self.prefills);
         for (i, tokens) in prefills.drain(..) {
             let done = self.prefilled(i as usize) + stretch.steps * tokens;
             self.leave_group(i);
             if self.enter_group(i, done) {
-                complete(self, i, requests);
+                self.complete(i, requests, stretch.end, out);
             } else {
                 self.computed(i, done);
             }
         }
         self.prefills = prefills;
-        if self.all_prefill {
-            self.prefill_clock += stretch.steps;
-            self.chunking_done += stretch.steps * self.chunking * self.chunk;
-            // A step with last chunks is a stretch of its own, so all of them are complete.
-            let mut last_chunks = std::mem::take(&mut self.last_chunks);
-            for i in last_chunks.drain(..) {
-                complete(self, i, requests);
-            }
-            self.last_chunks = last_chunks;
-            self.all_computed();
-            while let Some((due, i)) = next(&mut self.last_whole_chunks, &self.rows, Phase::Chunks)
-                && due <= self.prefill_clock
-            {
-                let done = self.prefilled(i as usize);
-                self.last_whole_chunks.pop();
-                self.chunking -= 1;
-                self.chunking_done -= done;
-                if self.enter_group(i, done) {
-                    complete(self, i, requests);
-                }
+    }
+
+    /// A chunk of all that prefill.
+    fn apply_chunks(&mut self, stretch: &Stretch, requests: &mut [Entry], out: &mut Vec<u32>) {
+        self.prefill_clock += stretch.steps;
+        self.chunking_done += stretch.steps * self.chunking * self.chunk;
+        // A step with last chunks is a stretch of its own, so all of them are complete.
+        let mut last_chunks = std::mem::take(&mut self.last_chunks);
+        for i in last_chunks.drain(..) {
+            self.complete(i, requests, stretch.end, out);
+        }
+        self.last_chunks = last_chunks;
+        self.all_computed();
+        while let Some((due, i)) = next(&mut self.last_whole_chunks, &self.rows, Phase::Chunks)
+            && due <= self.prefill_clock
+        {
+            let done = self.prefilled(i as usize);
+            self.last_whole_chunks.pop();
+            self.chunking -= 1;
+            self.chunking_done -= done;
+            if self.enter_group(i, done) {
+                self.complete(i, requests, stretch.end, out);
             }
         }
+    }
+
+    /// The first chunks of those who were admitted.
+    fn apply_admissions(&mut self, stretch: &Stretch, requests: &mut [Entry], out: &mut Vec<u32>) {
         let mut admitted = std::mem::take(&mut self.admitted);
         for (i, tokens) in admitted.drain(..) {
             let hit = self.seats().map_or(0, |seats| seats.hit(i));
@@ -940,15 +978,12 @@ impl Skipping {
             }
             self.prefilling += 1;
             if self.enter_group(i, tokens) {
-                complete(self, i, requests);
+                self.complete(i, requests, stretch.end, out);
             } else {
                 self.computed(i, tokens);
             }
         }
         self.admitted = admitted;
-        if let Some(seats) = self.seats() {
-            seats.close_step(requests);
-        }
     }
 
     /// Notes how many tokens of a request are computed.
@@ -1004,7 +1039,8 @@ impl Skipping {
             self.context += stretch.steps * self.decoding;
             self.gaps_of_all(stretch, first_end, requests);
         } else if !self.decodes.is_empty() {
-            for &i in &self.decodes {
+            let decodes = std::mem::take(&mut self.decodes);
+            for &i in &decodes {
                 let known = self.known(i as usize, &requests[i as usize]);
                 let row = &mut self.rows[i as usize];
                 row.due -= stretch.steps;
@@ -1019,40 +1055,54 @@ impl Skipping {
                 let apart = self.apart.contains(&i);
                 let r = &mut requests[i as usize];
                 let own = r.token(first_end);
-                let before = if fresh || apart { own } else { Some(self.beat) };
-                self.gaps.extend(before.map(|t| GapRun::between(t, first_end, 1)));
-                if 1 < stretch.steps {
-                    self.gaps.push(GapRun::of_steps(&stretch.time, 1, stretch.steps, 1));
-                }
                 r.token_at = Some(stretch.end);
+                let before = if fresh || apart { own } else { Some(self.beat) };
+                self.gap(before, first_end, 1);
+                self.gaps_of_steps(stretch, 1, 1);
                 if !apart {
                     self.apart.push(i);
                 }
             }
-            self.fresh.retain(|i| !self.decodes.contains(i));
+            self.fresh.retain(|i| !decodes.contains(i));
+            self.decodes = decodes;
         }
     }
 
     /// The gaps of a stretch in which all decode.
     fn gaps_of_all(&mut self, stretch: &Stretch, first_end: Ticks, requests: &mut [Entry]) {
-        let Stretch { start, steps, time, .. } = stretch;
         let alone = self.fresh.len() + self.apart.len();
         let together = self.decoding - alone as u64;
-        if alone == 0 && self.beat == *start {
-            self.gaps.push(GapRun::of_steps(time, 0, *steps, together));
+        if alone == 0 && self.beat == stretch.start {
+            self.gaps_of_steps(stretch, 0, together);
         } else {
-            if 0 < together {
-                self.gaps.push(GapRun::between(self.beat, first_end, together));
-            }
-            for i in self.fresh.drain(..).chain(self.apart.drain(..)) {
+            self.gap(Some(self.beat), first_end, together);
+            let (mut fresh, mut apart) =
+                (std::mem::take(&mut self.fresh), std::mem::take(&mut self.apart));
+            for i in fresh.drain(..).chain(apart.drain(..)) {
                 let before = requests[i as usize].token(first_end);
-                self.gaps.extend(before.map(|t| GapRun::between(t, first_end, 1)));
+                self.gap(before, first_end, 1);
             }
-            if 1 < *steps {
-                self.gaps.push(GapRun::of_steps(time, 1, *steps, self.decoding));
-            }
+            (self.fresh, self.apart) = (fresh, apart);
+            self.gaps_of_steps(stretch, 1, self.decoding);
         }
         self.beat = stretch.end;
+    }
+
+    /// Notes a gap of so many answers from the token `before`, if they have one.
+    fn gap(&mut self, before: Option<Ticks>, end: Ticks, requests: u64) {
+        if let Some(before) = before
+            && self.counts_gaps
+            && 0 < requests
+        {
+            self.gaps.push(GapRun::between(before, end, requests));
+        }
+    }
+
+    /// Notes the gaps of all steps of a stretch but the first `skipped`.
+    fn gaps_of_steps(&mut self, stretch: &Stretch, skipped: u64, requests: u64) {
+        if self.counts_gaps && skipped < stretch.steps {
+            self.gaps.push(GapRun::of_steps(&stretch.time, skipped, stretch.steps, requests));
+        }
     }
 
     /// Puts a request with `done` prompt tokens into the group that fits; `true` if none does,
@@ -1112,8 +1162,10 @@ impl Skipping {
         }
     }
 
-    /// Moves a request whose prompt is complete to decode; whether it is finished at once.
-    fn complete(&mut self, i: u32, r: &mut Entry, end: Ticks) -> bool {
+    /// Moves a request whose prompt is complete to decode, or, if it has all its tokens at once, to
+    /// who is `finished`.
+    fn complete(&mut self, i: u32, requests: &mut [Entry], end: Ticks, finished: &mut Vec<u32>) {
+        let r = &mut requests[i as usize];
         self.prefilling -= 1;
         let Row { target, decoded, .. } = self.rows[i as usize];
         self.prompt_held -= target;
@@ -1126,13 +1178,14 @@ impl Skipping {
         let mut left = r.output - decoded;
         if self.emits {
             let before = r.token(end);
-            self.gaps.extend(before.map(|t| GapRun::between(t, end, 1)));
+            self.gap(before, end, 1);
             self.context += 1;
             self.outstanding -= 1;
             left -= 1;
             if left == 0 {
                 self.finish(i, r);
-                return true;
+                finished.push(i);
+                return;
             }
         } else {
             self.fresh.push(i);
@@ -1145,7 +1198,6 @@ impl Skipping {
         row.phase = Phase::Decode;
         row.due = self.decode_clock + left;
         self.finishes.push(Reverse((row.due, i)));
-        false
     }
 
     /// Takes a request with all its tokens out of the batch.

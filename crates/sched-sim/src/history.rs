@@ -70,6 +70,11 @@ pub trait Observer {
         true
     }
 
+    /// Whether anybody looks at gaps between tokens, so that they have to be told apart.
+    fn counts_gaps(&self) -> bool {
+        true
+    }
+
     /// Nothing ran from `from` to `to`: the clock jumped to the next arrival.
     fn idle(&mut self, from: Ticks, to: Ticks) {
         let _ = (from, to);
@@ -85,6 +90,10 @@ impl Observer for () {
     fn is_watching(&self) -> bool {
         false
     }
+
+    fn counts_gaps(&self) -> bool {
+        false
+    }
 }
 
 impl<O: Observer + ?Sized> Observer for &mut O {
@@ -98,6 +107,10 @@ impl<O: Observer + ?Sized> Observer for &mut O {
 
     fn is_watching(&self) -> bool {
         (**self).is_watching()
+    }
+
+    fn counts_gaps(&self) -> bool {
+        (**self).counts_gaps()
     }
 
     fn idle(&mut self, from: Ticks, to: Ticks) {
@@ -122,6 +135,10 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 
     fn is_watching(&self) -> bool {
         self.0.is_watching() || self.1.is_watching()
+    }
+
+    fn counts_gaps(&self) -> bool {
+        self.0.counts_gaps() || self.1.counts_gaps()
     }
 
     fn idle(&mut self, from: Ticks, to: Ticks) {

@@ -42,8 +42,7 @@ impl GapRun {
 
     /// How long all of them are together, for one answer.
     fn total(&self) -> u128 {
-        let Self { first, growth, steps, .. } = *self;
-        StretchTime { first, growth, steps }.total(steps).0
+        self.time().total(self.steps).0
     }
 
     /// How long gap `j` is, from 0.
@@ -53,12 +52,13 @@ impl GapRun {
     }
 
     fn length(&self, j: u64) -> u128 {
-        let grown = self.growth.unsigned_abs().saturating_mul(j.into());
-        if self.growth < 0 {
-            self.first.0.saturating_sub(grown)
-        } else {
-            self.first.0.saturating_add(grown)
-        }
+        self.time().step(j).0
+    }
+
+    /// Its gaps as if they were steps.
+    const fn time(&self) -> StretchTime {
+        let Self { first, growth, steps, .. } = *self;
+        StretchTime { first, growth, steps }
     }
 
     /// How many of its gaps from `j` on are between these lengths, as gap `j` is.

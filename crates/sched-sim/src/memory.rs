@@ -62,7 +62,19 @@ impl KvPool {
     /// Blocks that hold so many tokens.
     #[must_use]
     pub const fn blocks_for(&self, tokens: u64) -> u64 {
-        tokens.div_ceil(self.block_size)
+        let (full, rest) = self.split(tokens);
+        full + (0 < rest) as u64
+    }
+
+    /// Full blocks of so many tokens, and the tokens beyond them. The size of a block is mostly a
+    /// power of two, which needs no division.
+    pub(crate) const fn split(&self, tokens: u64) -> (u64, u64) {
+        let size = self.block_size;
+        if size.is_power_of_two() {
+            (tokens >> size.trailing_zeros(), tokens & (size - 1))
+        } else {
+            (tokens / size, tokens % size)
+        }
     }
 }
 

@@ -54,6 +54,7 @@ impl Entry {
         self.inside && self.id == id
     }
 
+    #[inline]
     fn of(job: &mut Job) -> Self {
         Self {
             content: job.content.take(),
@@ -74,6 +75,7 @@ impl Entry {
     }
 
     /// Why its client left, if that was before `at`.
+    #[inline]
     fn left_before(&self, at: Ticks) -> Option<Leave> {
         self.leaves.filter(|leaves| leaves.0 < at).map(|leaves| leaves.1)
     }
@@ -143,6 +145,7 @@ impl Entry {
         }
     }
 
+    #[inline]
     fn progress(&mut self, prefilled: u64, decoded: u64) -> Progress {
         Progress {
             id: self.id,
@@ -397,10 +400,10 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         let moving = self.policy.preemption().move_time(moved);
         // A step in which KV moves is a stretch of its own.
         let time = if moved > 0 { StretchTime::one(time.first.after(moving)) } else { time };
-        let steps = self.until_something_comes(steps, &time, horizon.arrivals, cut);
+        let (steps, duration) = self.until_something_comes(steps, &time, horizon.arrivals, cut);
         self.flight = Some(Stretch {
             start: at,
-            end: Clock::end_after(at, time.total(steps))?,
+            end: Clock::end_after(at, duration)?,
             steps,
             work,
             time,
@@ -434,16 +437,16 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         !preempted.is_empty()
     }
 
-    /// Cuts a stretch of so many steps at what comes from outside.
+    /// Cuts a stretch of so many steps at what comes from outside; how long what is left takes.
     fn until_something_comes(
         &mut self,
         mut steps: u64,
         time: &StretchTime,
         arrivals: bool,
         until: Option<Ticks>,
-    ) -> u64 {
+    ) -> (u64, Ticks) {
         if steps == 1 {
-            return 1;
+            return (1, time.total(1));
         }
         let RunLimits { max_steps, until: stop } = self.clock.limits;
         if let Some(max) = max_steps {
@@ -455,18 +458,23 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         let seen = departure.is_some() || self.gate.looks();
         let arrivals = arrivals || self.pending.may_leave() || seen;
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
-        for event in [arrival, departure, stop].into_iter().flatten() {
-            if let Some(gap) = event.since(self.clock.now)
-                && 1 < steps
-                && gap < time.total(steps)
-            {
-                steps = time.steps_to_reach(gap, steps);
-            }
+        let mut duration = time.total(steps);
+        let first = sooner(sooner(arrival, departure), stop);
+        if let Some(gap) = first.and_then(|event| event.since(self.clock.now))
+            && 1 < steps
+            && gap < duration
+        {
+            steps = time.steps_to_reach(gap, steps);
+            duration = time.total(steps);
         }
-        if let Some(gap) = until.and_then(|until| until.since(self.clock.now)) {
+        // All of them is the rule, and costs no root.
+        if let Some(gap) = until.and_then(|until| until.since(self.clock.now))
+            && gap < duration
+        {
             steps = steps_within(time, gap, steps).max(1);
+            duration = time.total(steps);
         }
-        steps
+        (steps, duration)
     }
 
     /// Runs what was decided, or the first steps of it.
@@ -476,11 +484,28 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             let blocks = on!(&mut self.engine, b => b.blocks_in(stretch.steps));
             observer.stretch(&Stretch { blocks, ..*stretch });
         }
-        let mut finished = std::mem::take(&mut self.finished);
         let requests = &mut self.requests;
-        on!(&mut self.engine, b => b.apply(stretch, requests, &mut finished));
-        observer.gaps(on!(&mut self.engine, b => b.gaps()));
+        match &mut self.engine {
+            Engine::Skipping(batch) => {
+                batch.apply(stretch, requests, &mut self.finished, observer.counts_gaps());
+            }
+            Engine::Plain(batch) => batch.apply(stretch, requests, &mut self.finished),
+        }
+        let gaps = on!(&self.engine, b => b.gaps());
+        if !gaps.is_empty() {
+            observer.gaps(gaps);
+        }
         self.policy.ran(&stretch.work, stretch.steps);
+        if self.finished.is_empty() {
+            self.clock.advance(stretch, 0);
+        } else {
+            self.let_finished_go(stretch);
+        }
+    }
+
+    /// Moves the clock past a stretch in whose last step somebody finished.
+    fn let_finished_go(&mut self, stretch: &Stretch) {
+        let mut finished = std::mem::take(&mut self.finished);
         let requests = &self.requests;
         // Who ends together leaves in the order in which it is told.
         if 1 < finished.len() {
@@ -585,7 +610,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     /// of the run; `false` if nobody does.
     fn idle(&mut self, until: Option<Ticks>, running: u64, observer: &mut dyn Observer) -> bool {
         let arrival = self.pending.next_arrival();
-        let Some(next) = [arrival, self.next_departure()].into_iter().flatten().min() else {
+        let Some(next) = sooner(arrival, self.next_departure()) else {
             if until.is_none() {
                 self.end = Some(RunEnd::Stalled);
             }
@@ -605,6 +630,14 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
 #[allow(clippy::cast_possible_truncation)]
 pub(crate) const fn short(position: usize) -> Position {
     position as Position
+}
+
+/// The first of two instants, of which there may be one or none.
+fn sooner(a: Option<Ticks>, b: Option<Ticks>) -> Option<Ticks> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 /// How many of at most `max` steps end within `gap`.
@@ -656,7 +689,7 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
             return Ok(None);
         }
         let arrival = self.pending.next_arrival();
-        Ok([arrival, self.next_departure()].into_iter().flatten().min())
+        Ok(sooner(arrival, self.next_departure()))
     }
 
     fn cancel(&mut self, id: u64) {

@@ -43,6 +43,7 @@ impl Clock {
     }
 
     /// Checks a job, and counts it.
+    #[inline]
     pub fn submitted(&mut self, job: &Job) -> Result<()> {
         job.check()?;
         if job.arrival < self.told {
@@ -61,6 +62,7 @@ impl Clock {
     }
 
     /// Somebody who arrived is inside, and was already in the time since.
+    #[inline]
     pub fn let_in(&mut self, arrival: Ticks) {
         self.statistics.injected += 1;
         self.statistics.in_system_time += self.now.0 - arrival.0;
@@ -77,6 +79,7 @@ impl Clock {
     }
 
     /// Which limit is reached now, if one is.
+    #[inline]
     pub fn stopped(&self) -> Option<RunEnd> {
         let RunLimits { max_steps, until } = self.limits;
         if max_steps.is_some_and(|max| max <= self.statistics.steps) {
@@ -89,6 +92,7 @@ impl Clock {
     }
 
     /// Moves the clock past a stretch, in whose last step some requests `finished`.
+    #[inline]
     pub fn advance(&mut self, stretch: &Stretch, finished: u64) {
         self.statistics.in_system_time += stretch.duration().0 * u128::from(self.inside());
         self.statistics.add(stretch, finished);
@@ -105,12 +109,14 @@ impl Clock {
     }
 
     /// Requests that arrived and are not over.
+    #[inline]
     pub fn inside(&self) -> u64 {
         let s = &self.statistics;
         s.injected - s.ended()
     }
 
     /// The end of a step or stretch of this length that starts at `start`.
+    #[inline]
     pub fn end_after(start: Ticks, duration: Ticks) -> Result<Ticks> {
         let end = start.after(duration);
         if Ticks::LONGEST_RUN < end { Err(SimError::RunTooLong) } else { Ok(end) }
@@ -118,6 +124,7 @@ impl Clock {
 
     /// Takes note of a request that was inside and is over; a completed one is counted by
     /// [`advance`](Self::advance).
+    #[inline]
     pub fn leave(&mut self, over: Over) {
         match over.ending {
             Ending::Cancelled => self.statistics.cancelled += 1,
@@ -163,6 +170,7 @@ impl<P: Copy + Ord> Departures<P> {
         Self(BinaryHeap::new())
     }
 
+    #[inline]
     pub fn push(&mut self, at: Ticks, id: u64, place: P, why: Leave) {
         self.0.push(Reverse((at, id, place, why)));
     }
@@ -203,6 +211,7 @@ impl Intake {
         self.jobs.is_empty()
     }
 
+    #[inline]
     pub fn next_arrival(&self) -> Option<Ticks> {
         self.jobs.front().map(|job| job.arrival)
     }
@@ -213,6 +222,7 @@ impl Intake {
     }
 
     /// The next one, if it has arrived by now.
+    #[inline]
     pub fn take(&mut self, now: Ticks) -> Option<Job> {
         self.next_arrival().filter(|&arrival| arrival <= now)?;
         let job = self.jobs.pop_front()?;
@@ -355,6 +365,15 @@ impl<'w> Books<'w> {
         let Over { progress, at, ending, server: _ } = over;
         let Some(position) = self.note(&progress) else { return };
         let asked = self.workload.requests().get(position).map(|r| r.output_tokens);
+        // Most have nothing to tell, and a row that would tell nothing is not made for them.
+        if ending == Ending::Completed
+            && asked == Some(progress.output_tokens)
+            && progress.stalls.is_empty()
+            && progress.held.is_empty()
+            && progress.transfer.is_none()
+        {
+            return;
+        }
         let detail = RequestDetail {
             position,
             rejected: match ending {
@@ -374,6 +393,7 @@ impl<'w> Books<'w> {
     }
 
     /// Instants and hits of a request.
+    #[inline]
     fn note(&mut self, progress: &Progress) -> Option<usize> {
         let position = usize::try_from(progress.id).ok()?;
         *self.records.get_mut(position)? = progress.record;

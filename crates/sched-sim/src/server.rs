@@ -56,6 +56,7 @@ pub struct Job {
 impl Job {
     /// A request whose client stays.
     #[must_use]
+    #[inline]
     pub fn new(id: u64, arrival: Ticks, input_tokens: u64, output_tokens: u64) -> Self {
         Self {
             id,
@@ -73,6 +74,7 @@ impl Job {
 
     /// The request at this position of a workload.
     #[must_use]
+    #[inline]
     pub fn of(position: usize, r: &WorkloadRequest) -> Self {
         Self {
             priority: r.priority,
@@ -93,6 +95,7 @@ impl Job {
     }
 
     /// The instant at which its client leaves, and whether it then gave up waiting.
+    #[inline]
     pub(crate) fn departure(&self) -> Option<(Ticks, Leave)> {
         let cancel = self.cancel_at.map(|at| (at, Leave::Cancel));
         let timeout = self.timeout_at.map(|at| (at, Leave::Timeout));

@@ -303,6 +303,7 @@ impl RunStatistics {
     }
 
     /// Adds a stretch, in whose last step some requests `finished`.
+    #[inline]
     pub(crate) fn add(&mut self, s: &Stretch, finished: u64) {
         let w = &s.work;
         let (k, dt) = (u128::from(s.steps), s.duration().0);

@@ -215,6 +215,7 @@ impl<'a> Step<'a> {
     }
 
     /// Evicts what has to go for the blocks that were taken.
+    #[inline]
     pub(crate) fn settle(&mut self) {
         self.make_free(0);
     }
@@ -246,12 +247,15 @@ impl<'a> Step<'a> {
     /// [somewhere else](Waiting::swapped), there is a slot, and there are blocks for it, for one more
     /// token of every decode and for the policy's watermark; whether it is in. It decodes.
     pub fn swap_in(&mut self) -> bool {
-        let Some(next) = self.next_waiting().filter(|next| next.swapped) else { return false };
-        let Some(r) = self.requests.get(next.position) else { return false };
+        let Some(position) = on!(self, b => b.next_waiting()) else { return false };
+        if !on!(self, b => b.swapped(position)) {
+            return false;
+        }
+        let Some(r) = self.requests.get(position) else { return false };
+        let known = on!(self, b => b.known(position, r));
         let free = self.free_blocks().saturating_sub(self.decode_blocks());
-        let needed = on!(self, b => b.memory()).map_or(0, |memory| {
-            memory.holding(r, next.known_tokens + 1 - memory.lag) + memory.watermark
-        });
+        let needed = on!(self, b => b.memory())
+            .map_or(0, |memory| memory.holding(r, known + 1 - memory.lag) + memory.watermark);
         if self.max_num_seqs <= self.running() || free < needed || 0 < self.work().decodes {
             return false;
         }
@@ -302,6 +306,7 @@ impl<'a> Step<'a> {
     /// the queue whenever there is room: an arrival changes nothing if there is no slot, or if it
     /// goes behind others that do not fit.
     #[must_use]
+    #[inline]
     pub fn horizon(&self) -> Horizon {
         let behind = self.order == Order::Fcfs && 0 < self.waiting();
         if behind || self.max_num_seqs <= self.running() {
@@ -313,6 +318,7 @@ impl<'a> Step<'a> {
 
     /// What the step does so far.
     #[must_use]
+    #[inline]
     pub fn work(&self) -> StepWork {
         *on!(self, b => b.work())
     }

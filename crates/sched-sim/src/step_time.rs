@@ -92,25 +92,39 @@ impl StretchTime {
 
     /// The duration of step `j`, from 0.
     #[must_use]
+    #[inline]
     pub fn step(&self, j: u64) -> Ticks {
-        self.total(j + 1).since(self.total(j)).unwrap_or_default()
+        let grown = self.growth.unsigned_abs().saturating_mul(j.into());
+        Ticks(if self.growth < 0 {
+            self.first.0.saturating_sub(grown)
+        } else {
+            self.first.0.saturating_add(grown)
+        })
     }
 
     /// The duration of the first `k` steps: k · first + growth · k (k − 1) / 2, exactly.
     ///
     /// Beyond 2¹²⁶ attoseconds, far past any run, it is the end of the range.
     #[must_use]
+    #[inline]
     pub fn total(&self, k: u64) -> Ticks {
-        let (n, size) = (u128::from(k), self.growth.unsigned_abs());
-        let pairs = n * n.saturating_sub(1) / 2;
-        // As small as they mostly are, nothing passes the range.
-        if (1 << 32) <= k || (1 << 62) <= self.first.0 || (1 << 62) <= size {
-            let bits = |x: u128| u128::BITS - x.leading_zeros();
-            if 126 < bits(n) + bits(self.first.0) || 126 < 2 * bits(n) + bits(size) {
-                return Ticks(u128::MAX);
+        let size = self.growth.unsigned_abs();
+        let small = |x: u128| u64::try_from(x).ok().filter(|&x| x < 1 << 62);
+        let (plain, aged) = match (small(self.first.0), small(size)) {
+            // As small as they mostly are, nothing passes the range, and a product is one operation.
+            (Some(first), Some(size)) if k < 1 << 32 => {
+                let pairs = k * k.saturating_sub(1) / 2;
+                (u128::from(k) * u128::from(first), u128::from(size) * u128::from(pairs))
             }
-        }
-        let (plain, aged) = (n * self.first.0, size * pairs);
+            _ => {
+                let n = u128::from(k);
+                let bits = |x: u128| u128::BITS - x.leading_zeros();
+                if 126 < bits(n) + bits(self.first.0) || 126 < 2 * bits(n) + bits(size) {
+                    return Ticks(u128::MAX);
+                }
+                (n * self.first.0, size * (n * n.saturating_sub(1) / 2))
+            }
+        };
         Ticks(if self.growth < 0 { plain.saturating_sub(aged) } else { plain + aged })
     }
 
