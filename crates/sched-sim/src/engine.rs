@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::{Add, Div, Mul, Sub};
 
 use crate::error::Result;
 use crate::history::{Blocks, Observer, Stretch};
@@ -24,7 +25,7 @@ use crate::request::Stage;
 use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
 use crate::statistics::KvStatistics;
-use crate::step_time::{StepTime, StepWork, StretchTime};
+use crate::step_time::{StepTime, StepWork};
 use crate::time::Ticks;
 
 /// Runs a simulation, skipping what has no events.
@@ -251,8 +252,9 @@ impl Paged {
             return 0;
         }
         let (cycles, rest) = self.memory.pool.split(steps);
-        let rest = self.needs(clock).zip(0..rest).map(|(need, _)| need).sum::<u64>();
-        cycles * self.decoding + rest
+        // Less than a block has tokens.
+        let rest = usize::try_from(rest).unwrap_or(usize::MAX);
+        cycles * self.decoding + self.needs(clock).take(rest).sum::<u64>()
     }
 
     /// For how many of at most `steps` steps from this reading on there are blocks.
@@ -273,51 +275,59 @@ impl Paged {
         lasts.min(steps)
     }
 
+    /// Sums over the steps j = 0, 1, … of a stretch from this reading on: of the blocks that are
+    /// taken, of j times them, and of j (j − 1) / 2 times them.
+    fn sums<N>(&self, clock: u64, steps: u64) -> [N; 3]
+    where
+        N: Copy + From<u64> + Add<Output = N> + Sub<Output = N> + Mul<Output = N> + Div<Output = N>,
+    {
+        let n = |x: u64| N::from(x);
+        let size = n(self.size());
+        let (whole, rest) = self.memory.pool.split(steps);
+        // Of steps a, a + size, …: how many, and what they and their squares are beyond those of a.
+        let terms = |m: u64| {
+            let pairs = n(m) * n(m.saturating_sub(1)) / n(2);
+            let squares = pairs * n((2 * m).saturating_sub(1)) / n(3);
+            (n(m), size * pairs, size * size * squares)
+        };
+        let (more, fewer) = (terms(whole + 1), terms(whole));
+        let cycle = usize::try_from(steps.min(self.size())).unwrap_or(usize::MAX);
+        let (mut sums, mut a) = ([n(0); 3], 0);
+        self.needs(clock).take(cycle).for_each(|need| {
+            let (m, beyond, squares) = if a < rest { more } else { fewer };
+            let (at, need) = (n(a), n(need));
+            let each = m * at + beyond;
+            let pairs = (m * at * at + n(2) * at * beyond + squares - each) / n(2);
+            sums = [sums[0] + need * m, sums[1] + need * each, sums[2] + need * pairs];
+            a += 1;
+        });
+        sums
+    }
+
     /// Takes the blocks of a stretch in which all decode, or of a step in which some do.
     fn run(&mut self, stretch: &Stretch, clock: u64, all: bool) {
         let Stretch { steps, time, .. } = *stretch;
-        let total = stretch.duration().0;
-        let mut area = total.wrapping_mul(self.used().into());
-        let grown = if all { self.growth(clock, steps) } else { self.asked };
-        if all && 1 < steps && self.memory.grows() {
-            let (mut start, mut step) = (0_u128, time.first.0);
-            for (first, each) in (0..steps).zip(self.needs(clock)) {
-                if 0 < each {
-                    let held = if steps - first <= self.size() {
-                        total.wrapping_sub(start)
-                    } else {
-                        held_for(&time, first, self.size(), steps)
-                    };
-                    area = area.wrapping_add(u128::from(each).wrapping_mul(held));
-                }
-                start = start.wrapping_add(step);
-                step = step.wrapping_add_signed(time.growth);
-            }
+        // Blocks that are taken in step j are there from its start, j · first + growth · j (j − 1) / 2.
+        let [grown, steps_before, pairs_before] = if !all || !self.memory.grows() {
+            [if all { 0 } else { self.asked }, 0, 0].map(u128::from)
+        } else if steps == 1 {
+            [self.need(clock), 0, 0].map(u128::from)
+        } else if steps < 1 << 10 && self.decoding < 1 << 32 {
+            self.sums::<u64>(clock, steps).map(u128::from)
         } else {
-            area = area.wrapping_add(total.wrapping_mul(grown.into()));
-        }
+            self.sums(clock, steps)
+        };
+        let held = stretch.duration().0.wrapping_mul(u128::from(self.used()) + grown);
+        let aged = time.growth.cast_unsigned().wrapping_mul(pairs_before);
+        let not_yet = time.first.0.wrapping_mul(steps_before).wrapping_add(aged);
         self.asked = 0;
-        self.used += grown;
+        // At most the blocks that there are.
+        self.used += u64::try_from(grown).unwrap_or(u64::MAX);
         // Modulo 2^128, in which the whole fits.
-        self.kv.used_time = self.kv.used_time.wrapping_add(area);
+        self.kv.used_time = self.kv.used_time.wrapping_add(held).wrapping_sub(not_yet);
         self.kv.used_max = self.kv.used_max.max(self.used());
         self.make_free(0);
     }
-}
-
-/// Σ time from the start of step a to the end of the stretch, over a = first, first + every, …
-/// below `steps`; modulo 2^128.
-fn held_for(time: &StretchTime, first: u64, every: u64, steps: u64) -> u128 {
-    let n = u128::from((steps - first - 1) / every + 1);
-    let (first, every) = (u128::from(first), u128::from(every));
-    let pairs = n * (n - 1) / 2;
-    let sum = n * first + every * pairs;
-    let squares =
-        n * first * first + 2 * first * every * pairs + every * every * (pairs * (2 * n - 1) / 3);
-    // The start of step a is a · first + growth · a (a − 1) / 2.
-    let grown = time.growth.cast_unsigned().wrapping_mul((squares - sum) / 2);
-    let starts = time.first.0.wrapping_mul(sum).wrapping_add(grown);
-    n.wrapping_mul(time.total(steps).0).wrapping_sub(starts)
 }
 
 impl Skipping {

@@ -73,7 +73,12 @@ impl GapRun {
         }
         let value = self.length(j);
         let room = if self.growth < 0 { value - low } else { high - value };
-        let more = room / self.growth.unsigned_abs();
+        let each = self.growth.unsigned_abs();
+        // As a rule the next one is in another cell, which needs no division.
+        if room < each {
+            return 1;
+        }
+        let more = room / each;
         u64::try_from(more).map_or(left, |more| left.min(more.saturating_add(1)))
     }
 
@@ -91,16 +96,6 @@ impl GapRun {
             j += steps;
             Some((which, Self { first: Ticks(first), steps, ..self }))
         })
-    }
-
-    /// Its gaps in pieces by [`bucket`]; most runs lie in one, which two ends tell.
-    fn by_bucket(self, mut take: impl FnMut(usize, Self)) {
-        let at = bucket(self.first.0);
-        if at == bucket(self.length(self.steps - 1)) {
-            take(at, self);
-        } else {
-            self.pieces(cell).for_each(|(at, piece)| take(at, piece));
-        }
     }
 }
 
@@ -200,17 +195,25 @@ impl InterTokenLatency {
         if run.steps == 0 || run.requests == 0 {
             return;
         }
-        let counts = &mut self.counts;
-        run.by_bucket(|at, piece| {
-            if counts.len() <= at {
-                counts.resize(at + 1, 0);
-            }
-            counts[at] += piece.steps * piece.requests;
-        });
+        let last = run.length(run.steps - 1);
+        let at = bucket(run.first.0);
+        // Most runs lie in one bucket, which two ends tell.
+        if at == bucket(last) {
+            self.count(at, run.steps * run.requests);
+        } else {
+            run.pieces(cell).for_each(|(at, piece)| self.count(at, piece.steps * piece.requests));
+        }
         self.n += run.steps * run.requests;
         self.total = self.total.wrapping_add(run.total().wrapping_mul(run.requests.into()));
-        self.max = self.max.max(Ticks(run.length(0).max(run.length(run.steps - 1))));
+        self.max = self.max.max(run.first).max(Ticks(last));
         self.keep(run);
+    }
+
+    fn count(&mut self, bucket: usize, gaps: u64) {
+        if self.counts.len() <= bucket {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += gaps;
     }
 
     fn keep(&mut self, run: &GapRun) {
@@ -273,16 +276,7 @@ impl InterTokenLatency {
     /// The gaps of each of these buckets, which are in ascending order.
     fn pieces(&self, wanted: &[usize]) -> Vec<Vec<GapRun>> {
         let mut pieces = vec![Vec::new(); wanted.len()];
-        // One more than the place among those that are wanted; 0 for others.
-        let mut which = vec![0; self.counts.len()];
-        for (i, &bucket) in wanted.iter().enumerate() {
-            which[bucket] = i + 1;
-        }
-        let mut add = |bucket: usize, piece| {
-            if let Some(i) = which[bucket].checked_sub(1) {
-                pieces[i].push(piece);
-            }
-        };
+        let cells: Vec<(u128, u128)> = wanted.iter().map(|&bucket| bounds(bucket)).collect();
         for kept in &self.runs {
             let run = GapRun {
                 first: Ticks(kept.first),
@@ -290,7 +284,16 @@ impl InterTokenLatency {
                 steps: kept.steps.into(),
                 requests: kept.requests.into(),
             };
-            run.by_bucket(&mut add);
+            let last = run.length(run.steps - 1);
+            let (least, most) = (kept.first.min(last), kept.first.max(last));
+            for (&(low, high), pieces) in cells.iter().zip(&mut pieces) {
+                if low <= least && most <= high {
+                    pieces.push(run);
+                } else if least <= high && low <= most {
+                    let inside = run.pieces(cell).filter(|piece| bounds(piece.0) == (low, high));
+                    pieces.extend(inside.map(|piece| piece.1));
+                }
+            }
         }
         pieces
     }

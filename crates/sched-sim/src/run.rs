@@ -196,15 +196,49 @@ impl<P: Copy + Ord> Departures<P> {
 /// Who was submitted and has not been let in, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Intake {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<Coming>,
     /// How many of them have a client that may leave.
     leaving: usize,
 }
 
+/// A job that has not been let in. There may be as many as a workload has, so that what few of them
+/// have stands apart.
+struct Coming {
+    id: u64,
+    arrival: Ticks,
+    input_tokens: u64,
+    output_tokens: u64,
+    /// The job, if it has more than these four.
+    whole: Option<Box<Job>>,
+}
+
+impl Coming {
+    fn of(job: Job) -> Self {
+        let Job { id, arrival, input_tokens, output_tokens, .. } = job;
+        let plain = job == Job::new(id, arrival, input_tokens, output_tokens);
+        let whole = (!plain).then(|| Box::new(job));
+        Self { id, arrival, input_tokens, output_tokens, whole }
+    }
+
+    fn plain(&self) -> Job {
+        Job::new(self.id, self.arrival, self.input_tokens, self.output_tokens)
+    }
+
+    fn job(self) -> Job {
+        let plain = self.plain();
+        self.whole.map_or(plain, |job| *job)
+    }
+
+    fn may_leave(&self) -> bool {
+        self.whole.as_ref().is_some_and(|job| job.departure().is_some())
+    }
+}
+
 impl Intake {
     pub fn push(&mut self, job: Job) {
-        self.leaving += usize::from(job.departure().is_some());
-        self.jobs.push_back(job);
+        let coming = Coming::of(job);
+        self.leaving += usize::from(coming.may_leave());
+        self.jobs.push_back(coming);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -225,23 +259,28 @@ impl Intake {
     #[inline]
     pub fn take(&mut self, now: Ticks) -> Option<Job> {
         self.next_arrival().filter(|&arrival| arrival <= now)?;
-        let job = self.jobs.pop_front()?;
-        self.leaving -= usize::from(job.departure().is_some());
-        Some(job)
+        let coming = self.jobs.pop_front()?;
+        self.leaving -= usize::from(coming.may_leave());
+        Some(coming.job())
     }
 
     /// The client of a request goes away; whether the request is here.
     pub fn cancel(&mut self, id: u64, now: Ticks) -> bool {
-        let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) else { return false };
-        self.leaving += usize::from(job.departure().is_none());
-        job.cancel_at = Some(now);
+        let Some(coming) = self.jobs.iter_mut().find(|job| job.id == id) else { return false };
+        self.leaving += usize::from(!coming.may_leave());
+        let plain = coming.plain();
+        coming.whole.get_or_insert_with(|| Box::new(plain)).cancel_at = Some(now);
         true
     }
 
     /// How many have arrived by `now`, and their tokens.
     pub fn arrived(&self, now: Ticks) -> (u64, u64) {
-        let jobs = self.jobs.iter().take_while(|job| job.arrival <= now);
-        jobs.fold((0, 0), |(n, sum), job| (n + 1, sum + job.outstanding_tokens()))
+        let tokens = |coming: &Coming| match &coming.whole {
+            Some(job) => job.outstanding_tokens(),
+            None => coming.input_tokens + coming.output_tokens,
+        };
+        let coming = self.jobs.iter().take_while(|coming| coming.arrival <= now);
+        coming.fold((0, 0), |(n, sum), coming| (n + 1, sum + tokens(coming)))
     }
 }
 

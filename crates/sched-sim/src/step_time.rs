@@ -94,7 +94,10 @@ impl StretchTime {
     #[must_use]
     #[inline]
     pub fn step(&self, j: u64) -> Ticks {
-        let grown = self.growth.unsigned_abs().saturating_mul(j.into());
+        let grown = match u64::try_from(self.growth.unsigned_abs()) {
+            Ok(each) => u128::from(each) * u128::from(j),
+            Err(_) => self.growth.unsigned_abs().saturating_mul(j.into()),
+        };
         Ticks(if self.growth < 0 {
             self.first.0.saturating_sub(grown)
         } else {
