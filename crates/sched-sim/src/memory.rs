@@ -108,7 +108,7 @@ impl Order {
             Self::Fcfs => 0,
             // Token counts are below 2³² each.
             Self::ShortestJob => (r.input + r.output).cast_signed(),
-            Self::Priority => r.priority,
+            Self::Priority => r.priority(),
         }
     }
 }

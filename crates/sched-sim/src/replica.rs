@@ -31,21 +31,28 @@ pub(crate) struct Entry {
     pub output: u64,
     /// Tokens of the answer that it came with, together with its KV.
     pub made: u64,
-    pub priority: i64,
+    /// Whether there is a request at this position now.
+    pub inside: bool,
+    pub record: RequestRecord,
+    /// When it got its last token, as far as it was served by name; see [`Skipping`].
+    pub token_at: Option<Ticks>,
+    /// What few requests have, apart from a row of which there may be as many as wait.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few requests have.
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    priority: i64,
     /// When and why its client leaves, if it does.
     leaves: Option<(Ticks, Leave)>,
     /// Which tokens it has; none: tokens that no other request has.
     content: Option<Box<PromptContent>>,
     /// Tokens of its prompt that were cached at its first admission.
     hit_tokens: u64,
-    /// Whether there is a request at this position now.
-    pub inside: bool,
-    pub record: RequestRecord,
-    /// When it got its last token, as far as it was served by name; see [`Skipping`].
-    pub token_at: Option<Ticks>,
-    pub stalls: Vec<Stall>,
+    stalls: Vec<Stall>,
     /// Steps that left it out although it was in the batch.
-    pub held: Vec<Span>,
+    held: Vec<Span>,
 }
 
 impl Entry {
@@ -56,28 +63,43 @@ impl Entry {
 
     #[inline]
     fn of(job: &mut Job) -> Self {
+        let leaves = job.departure();
+        let plain = job.priority == 0 && job.content.is_none() && leaves.is_none();
+        let rare = (!plain).then(|| {
+            let content = job.content.take();
+            Box::new(Rare { priority: job.priority, leaves, content, ..Rare::default() })
+        });
         Self {
-            content: job.content.take(),
-            hit_tokens: 0,
             id: job.id,
             arrival: job.arrival,
             input: job.input_tokens,
             output: job.output_tokens,
             made: job.made_tokens,
-            priority: job.priority,
-            leaves: job.departure(),
             inside: true,
             record: RequestRecord::NEW,
             token_at: job.made_at,
-            stalls: Vec::new(),
-            held: Vec::new(),
+            rare,
         }
+    }
+
+    /// Who runs first under an order that knows priorities: the lower one.
+    pub fn priority(&self) -> i64 {
+        self.rare.as_ref().map_or(0, |rare| rare.priority)
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn last_stall(&mut self) -> Option<&mut Stall> {
+        self.rare.as_mut()?.stalls.last_mut()
     }
 
     /// Why its client left, if that was before `at`.
     #[inline]
     fn left_before(&self, at: Ticks) -> Option<Leave> {
-        self.leaves.filter(|leaves| leaves.0 < at).map(|leaves| leaves.1)
+        let leaves = self.rare.as_ref()?.leaves;
+        leaves.filter(|leaves| leaves.0 < at).map(|leaves| leaves.1)
     }
 
     /// Its prompt as a segment that no other request has.
@@ -87,7 +109,7 @@ impl Entry {
 
     /// Which tokens it has, `own` those of its [own prompt](Self::own_prompt).
     pub fn content<'a>(&'a self, own: &'a [(u64, u64); 1]) -> Content<'a> {
-        let content = self.content.as_deref();
+        let content = self.rare.as_ref().and_then(|rare| rare.content.as_deref());
         let answer = content.and_then(|c| c.answer);
         Content {
             prompt: content.map_or(own, |c| &c.prompt),
@@ -99,7 +121,7 @@ impl Entry {
     /// one before that was.
     pub fn token(&mut self, at: Ticks) -> Option<Ticks> {
         self.record.first_token = self.record.first_token().unwrap_or(at);
-        if let Some(stall) = self.stalls.last_mut() {
+        if let Some(stall) = self.last_stall() {
             stall.caught_up.get_or_insert(at);
         }
         self.token_at.replace(at)
@@ -108,7 +130,7 @@ impl Entry {
     /// All that it knows is computed.
     pub fn prompt_done(&mut self, at: Ticks) {
         self.record.prompt_done = self.record.prompt_done().unwrap_or(at);
-        if let Some(stall) = self.stalls.last_mut() {
+        if let Some(stall) = self.last_stall() {
             stall.recomputed.get_or_insert(at);
         }
     }
@@ -116,7 +138,7 @@ impl Entry {
     /// Its KV is back, and nothing is computed again.
     pub fn returned(&mut self, at: Ticks) {
         self.scheduled(at, 0);
-        if let Some(stall) = self.stalls.last_mut() {
+        if let Some(stall) = self.last_stall() {
             stall.recomputed.get_or_insert(at);
         }
     }
@@ -124,14 +146,14 @@ impl Entry {
     /// It is in the batch, and a step or stretch goes on without it while others get tokens that
     /// are at the same stage.
     pub fn left_out(&mut self, stretch: &Stretch) {
-        Span::add(&mut self.held, stretch.start, stretch.end);
+        Span::add(&mut self.rare().held, stretch.start, stretch.end);
     }
 
     /// It is in the batch from now on, with `hit` tokens that were cached; how many have to be
     /// computed once more.
     pub fn scheduled(&mut self, at: Ticks, hit: u64) -> u64 {
         self.record.scheduled = self.record.scheduled().unwrap_or(at);
-        match self.stalls.last_mut() {
+        match self.last_stall() {
             Some(stall) if stall.readmitted.is_none() => {
                 stall.readmitted = Some(at);
                 stall.hit_tokens = hit;
@@ -139,7 +161,9 @@ impl Entry {
             }
             Some(_) => 0,
             None => {
-                self.hit_tokens = hit;
+                if 0 < hit {
+                    self.rare().hit_tokens = hit;
+                }
                 0
             }
         }
@@ -147,6 +171,8 @@ impl Entry {
 
     #[inline]
     fn progress(&mut self, prefilled: u64, decoded: u64) -> Progress {
+        let rare = self.rare.take().map(|rare| *rare);
+        let Rare { hit_tokens, stalls, held, .. } = rare.unwrap_or_default();
         Progress {
             id: self.id,
             arrival: self.arrival,
@@ -155,9 +181,9 @@ impl Entry {
             prefilled,
             output_tokens: decoded,
             made_before: self.made,
-            hit_tokens: self.hit_tokens,
-            stalls: std::mem::take(&mut self.stalls),
-            held: std::mem::take(&mut self.held),
+            hit_tokens,
+            stalls,
+            held,
             transfer: None,
             server: Some(0),
         }
@@ -419,8 +445,9 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         let from = self.clock.now;
         let preempted = on!(&self.engine, b => b.preempted());
         for &Preempted { position, lost: lost_tokens, moved, token_at } in preempted {
-            let Entry { stalls, token_at: last, .. } = &mut self.requests[position as usize];
-            *last = token_at.or(*last);
+            let entry = &mut self.requests[position as usize];
+            entry.token_at = token_at.or(entry.token_at);
+            let stalls = &mut entry.rare().stalls;
             self.preemptions += 1;
             self.swapped_tokens += moved;
             self.preempted_requests += u64::from(stalls.is_empty());
@@ -699,7 +726,7 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
         }
         let found = self.requests.iter().position(|entry| entry.inside && entry.id == id);
         let Some(position) = found else { return };
-        let leaves = &mut self.requests[position].leaves;
+        let leaves = &mut self.requests[position].rare().leaves;
         if leaves.is_none_or(|leaves| now < leaves.0) {
             *leaves = Some((now, Leave::Cancel));
         }
