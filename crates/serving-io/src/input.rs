@@ -265,7 +265,7 @@ fn text_of(name: &str, bytes: Vec<u8>, whole: bool) -> Result<String> {
             return wrong(0, found);
         }
     }
-    if let Some(at) = bytes.iter().position(|&b| b == 0) {
+    if let Some(at) = memchr::memchr(0, &bytes) {
         return wrong(at, "a zero byte, as in a binary file");
     }
     match String::from_utf8(bytes) {

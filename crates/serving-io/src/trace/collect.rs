@@ -9,7 +9,7 @@ use crate::error::{IoError, Place, Result, Spot, shown};
 use crate::rows::Ids;
 use crate::run::Note;
 use crate::trace::map::{ArrivalForm, Columns};
-use crate::trace::stamp::{self, STAMP};
+use crate::trace::stamp::{STAMP, Stamps};
 use crate::trace::{Epoch, TraceContent};
 
 /// Attoseconds in a second.
@@ -89,6 +89,7 @@ pub(super) struct Collector<'a> {
     zero: Option<u128>,
     /// The row above: its line, its clock, and the clock as written.
     above: (u64, u128, String),
+    stamps: Stamps,
     /// Whether the first stamp says its zone.
     zoned: Option<bool>,
     ids: Ids,
@@ -107,6 +108,7 @@ impl<'a> Collector<'a> {
             rows: 0,
             zero: None,
             above: (0, 0, String::new()),
+            stamps: Stamps::default(),
             zoned: None,
             ids: Ids::default(),
             no_input: Tally::default(),
@@ -143,7 +145,7 @@ impl<'a> Collector<'a> {
     /// The file's clock in attoseconds.
     fn clock(&mut self, at: Spot<'_>, form: ArrivalForm, value: &Value<'_>) -> Result<u128> {
         let Some(unit) = form.unit() else {
-            let stamp = stamp::parse(value.text).ok_or_else(|| value.wrong(at, STAMP))?;
+            let stamp = self.stamps.parse(value.text).ok_or_else(|| value.wrong(at, STAMP))?;
             if *self.zoned.get_or_insert(stamp.zoned) != stamp.zoned {
                 let expected = if stamp.zoned {
                     "a stamp without an offset from UTC, as in the first row"
