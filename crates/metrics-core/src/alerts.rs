@@ -415,7 +415,10 @@ fn order(values: &mut [f64], k: usize) -> f64 {
 
 fn median(values: &mut [f64]) -> f64 {
     let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
-    f64::midpoint(order(values, low), order(values, high))
+    let below = order(values, low);
+    // What lies after it is no smaller.
+    let above = if low < high { order(&mut values[high..], 0) } else { below };
+    f64::midpoint(below, above)
 }
 
 /// Variance of the Mann-Kendall count under no trend, with ties.

@@ -41,7 +41,9 @@ pub fn in_flight(
     t_total: Seconds,
 ) -> Result<InFlight> {
     let mut area = 0.0;
-    let (mut starts, mut ends) = (Vec::new(), Vec::new());
+    let intervals = intervals.into_iter();
+    let room = intervals.size_hint().0;
+    let (mut starts, mut ends) = (Vec::with_capacity(room), Vec::with_capacity(room));
     for (start, end) in intervals {
         area += difference(("end", finite("end", end)?), ("start", finite("start", start)?))?;
         starts.push(start);

@@ -163,6 +163,7 @@ pub const LARGEST: f64 = 1e100;
 /// # Errors
 ///
 /// [`Error::NotFinite`] or [`Error::TooLarge`] naming `input`.
+#[inline]
 pub fn finite(input: &'static str, value: f64) -> Result<f64> {
     if !value.is_finite() {
         return Err(Error::NotFinite { input, value });
@@ -178,6 +179,7 @@ pub fn finite(input: &'static str, value: f64) -> Result<f64> {
 /// # Errors
 ///
 /// [`Error::NotFinite`], [`Error::TooLarge`] or [`Error::TooSmall`] naming `input`.
+#[inline]
 pub fn at_least(input: &'static str, value: f64, min: f64) -> Result<f64> {
     let value = finite(input, value)?;
     if value < min { Err(Error::TooSmall { input, min, value }) } else { Ok(value) }
@@ -188,6 +190,7 @@ pub fn at_least(input: &'static str, value: f64, min: f64) -> Result<f64> {
 /// # Errors
 ///
 /// [`Error::NotFinite`], [`Error::TooLarge`] or [`Error::NotAbove`] naming `input`.
+#[inline]
 pub fn above(input: &'static str, value: f64, bound: f64) -> Result<f64> {
     let value = finite(input, value)?;
     if value <= bound { Err(Error::NotAbove { input, bound, value }) } else { Ok(value) }
@@ -198,6 +201,7 @@ pub fn above(input: &'static str, value: f64, bound: f64) -> Result<f64> {
 /// # Errors
 ///
 /// [`Error::NotFinite`], [`Error::TooSmall`] or [`Error::TooLarge`] naming `input`.
+#[inline]
 pub fn within(input: &'static str, value: f64, min: f64, max: f64) -> Result<f64> {
     let value = at_least(input, value, min)?;
     if max < value { Err(Error::TooLarge { input, max, value }) } else { Ok(value) }
@@ -208,6 +212,7 @@ pub fn within(input: &'static str, value: f64, min: f64, max: f64) -> Result<f64
 /// # Errors
 ///
 /// [`Error::Order`] naming both.
+#[inline]
 pub fn difference(later: (&'static str, f64), earlier: (&'static str, f64)) -> Result<f64> {
     if later.1 < earlier.1 {
         return Err(Error::Order {

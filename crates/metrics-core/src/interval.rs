@@ -683,17 +683,43 @@ fn deviations(values: &[f64]) -> Vec<f64> {
     values.iter().map(|x| x - mean).collect()
 }
 
+/// The sum of the products of values with those `lag` later.
 fn products(deviations: &[f64], lag: usize) -> f64 {
-    let later = &deviations[lag..];
-    let (a, b) = (deviations[..later.len()].as_chunks::<8>(), later.as_chunks::<8>());
-    // Sums that do not wait for each other take a fraction of the time of a single one.
-    let mut sums = [0.0; 8];
+    rest_of_products([0.0; 8], deviations, &deviations[lag..])
+}
+
+/// [`products`] at `lag` and the one after it, which is below the number of values.
+fn two_products(deviations: &[f64], lag: usize) -> [f64; 2] {
+    let (later, last) = (&deviations[lag..], &deviations[lag + 1..]);
+    let (a, b, c) = (deviations.as_chunks().0, later.as_chunks().0, last.as_chunks().0);
+    // Read once for both, the values take most of the time of one.
+    let mut sums = [[0.0; 8]; 2];
+    for ((a, b), c) in a.iter().zip(b).zip(c) {
+        let [even, odd] = &mut sums;
+        add_products(even, a, b);
+        add_products(odd, a, c);
+    }
+    let done = c.len() * 8;
+    let [even, odd] = sums;
+    let rest = &deviations[done..];
+    [rest_of_products(even, rest, &later[done..]), rest_of_products(odd, rest, &last[done..])]
+}
+
+/// Sums of products that are known for the values before these, and those of the rest.
+fn rest_of_products(mut sums: [f64; 8], values: &[f64], later: &[f64]) -> f64 {
+    let (a, b) = (values[..later.len()].as_chunks(), later.as_chunks());
     for (a, b) in a.0.iter().zip(b.0) {
-        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum += a * b;
-        }
+        add_products(&mut sums, a, b);
     }
     sums.iter().sum::<f64>() + a.1.iter().zip(b.1).map(|(a, b)| a * b).sum::<f64>()
+}
+
+/// Sums that do not wait for each other take a fraction of the time of a single one.
+#[inline]
+fn add_products(sums: &mut [f64; 8], a: &[f64; 8], b: &[f64; 8]) {
+    for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+        *sum += a * b;
+    }
 }
 
 /// Fewest effective samples for an interval of a correlated run.
@@ -806,10 +832,12 @@ impl Series {
 impl Correlation {
     /// Of samples with these ranks.
     fn of<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy) -> Self {
+        // Whatever the samples, ties or none, their ranks add up to n (n + 1) / 2.
+        let squares = squares_about(0.5 * (samples.len() as f64 + 1.0), samples, rank);
         Self {
             samples: samples.len() as u64,
-            effective: effective(samples, rank),
-            correlated: is_correlated(samples, rank),
+            effective: effective(samples, rank, squares),
+            correlated: is_correlated(samples, rank, squares),
         }
     }
 
@@ -836,7 +864,7 @@ impl Correlation {
         testable(total)?;
         let value = |&m: &bool| f64::from(u8::from(m));
         // Two values rank like themselves.
-        if !self.correlated && !is_correlated(met, value) {
+        if !self.correlated && !is_correlated(met, value, squares(met, value)) {
             return Ok(independent);
         }
         let effective = self.effective / self.samples as f64 * total as f64;
@@ -1113,24 +1141,28 @@ fn block_means<T>(items: &[T], value: impl Fn(&T) -> f64, count: usize) -> Vec<f
 
 /// The sum of the squared deviations from the mean.
 fn squares<T>(items: &[T], value: impl Fn(&T) -> f64) -> f64 {
-    let mean = sum(items.iter().map(&value)) / items.len() as f64;
+    squares_about(sum(items.iter().map(&value)) / items.len() as f64, items, value)
+}
+
+/// The sum of the squared deviations from a mean that is known.
+fn squares_about<T>(mean: f64, items: &[T], value: impl Fn(&T) -> f64) -> f64 {
     items.iter().map(|x| value(x) - mean).map(|d| d * d).sum()
 }
 
-/// How many independent samples the ranks are worth.
-fn effective<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy) -> f64 {
+/// How many independent samples the ranks are worth; `squares` are [those](squares) of the ranks.
+fn effective<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy, squares: f64) -> f64 {
     let n = samples.len() as f64;
-    let variance = squares(samples, rank) / n;
+    let variance = squares / n;
     if variance <= 0.0 {
         return n;
     }
     let bins = deviations(&block_means(samples, rank, samples.len().min(BINS)));
     let count = bins.len() as f64;
-    let covariance = |lag: usize| products(&bins, lag) / count;
-    let mut total = -covariance(0);
+    let mut total = -products(&bins, 0) / count;
     let mut previous = f64::INFINITY;
     for lag in (0..bins.len().saturating_sub(1)).step_by(2) {
-        let pair = covariance(lag) + covariance(lag + 1);
+        let [even, odd] = two_products(&bins, lag);
+        let pair = even / count + odd / count;
         if pair <= 0.0 {
             break;
         }
@@ -1141,10 +1173,10 @@ fn effective<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy) -> f64 {
     (variance * count / total.max(f64::MIN_POSITIVE)).min(n)
 }
 
-/// Whether neighbouring values are alike, by von Neumann's ratio beyond `z` standard errors.
-fn follow_each_other<T>(items: &[T], value: impl Fn(&T) -> f64 + Copy, z: f64) -> bool {
+/// Whether neighbouring values are alike, by von Neumann's ratio beyond `z` standard errors;
+/// `squares` are [those](squares) of the values.
+fn follow_each_other<T>(items: &[T], value: impl Fn(&T) -> f64, squares: f64, z: f64) -> bool {
     let n = items.len() as f64;
-    let squares = squares(items, value);
     if n < 4.0 || squares <= 0.0 {
         return false;
     }
@@ -1154,11 +1186,13 @@ fn follow_each_other<T>(items: &[T], value: impl Fn(&T) -> f64 + Copy, z: f64) -
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a square root")]
-fn is_correlated<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy) -> bool {
+fn is_correlated<T>(samples: &[T], rank: impl Fn(&T) -> f64 + Copy, squares: f64) -> bool {
     let z = normal_quantile(0.025);
-    let coarse = (samples.len() as f64).sqrt() as usize;
-    follow_each_other(samples, rank, z)
-        || follow_each_other(&block_means(samples, rank, coarse), |&x| x, z)
+    if follow_each_other(samples, rank, squares, z) {
+        return true;
+    }
+    let coarse = block_means(samples, rank, (samples.len() as f64).sqrt() as usize);
+    follow_each_other(&coarse, |&x| x, self::squares(&coarse, |&x| x), z)
 }
 
 /// Means of blocks that are long enough to be nearly uncorrelated.
@@ -1175,9 +1209,9 @@ impl Blocks {
         let mut last = None;
         for count in BLOCKS {
             let means = block_means(items, value, count);
-            let passed = !follow_each_other(&means, |&x| x, z);
             let deviations = deviations(&means);
             let squares = deviations.iter().map(|d| d * d).sum();
+            let passed = !follow_each_other(&means, |&x| x, squares, z);
             let blocks = Self { means, deviations, squares };
             if passed {
                 return Ok(blocks);
@@ -1342,6 +1376,20 @@ impl Binomial {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        /// Two lags at once are summed in the order of each alone.
+        #[test]
+        fn products_of_two_lags_are_those_of_each(
+            values in proptest::collection::vec(-1e3..1e3_f64, 2..100),
+        ) {
+            for lag in 0..values.len() - 1 {
+                let [even, odd] = two_products(&values, lag);
+                proptest::prop_assert_eq!(even.to_bits(), products(&values, lag).to_bits());
+                proptest::prop_assert_eq!(odd.to_bits(), products(&values, lag + 1).to_bits());
+            }
+        }
+    }
 
     /// scipy 1.17 `stats.binom.cdf`; the middle of 10⁷ trials is where statrs is 0.14 off.
     #[test]

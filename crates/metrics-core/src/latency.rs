@@ -144,6 +144,7 @@ const N_OUT: Input = Input::whole(
 /// ```
 ///
 /// Source: formula walkthrough, 1.1; vLLM 0.33.0 `vllm/benchmarks/serve.py`, `calculate_metrics`.
+#[inline]
 pub fn tpot(t_first: Seconds, t_last: Seconds, n_out: u64) -> Result<SecondsPerToken> {
     let decoding = difference(("t_last", t_last.get()), ("t_first", t_first.get()))?;
     if n_out <= 1 {
@@ -451,6 +452,7 @@ impl RequestMetrics {
     /// # Errors
     ///
     /// [`Error::Order`](crate::Error::Order) if `e2e < ttft`.
+    #[inline]
     pub fn from_latencies(ttft: Seconds, e2e: Seconds, output_tokens: u64) -> Result<Self> {
         // Counted from arrival, the first token's instant is TTFT and the last one's is E2E.
         let tpot = tpot(ttft, e2e, output_tokens)?;

@@ -814,6 +814,7 @@ impl KvShape {
     /// # Errors
     ///
     /// [`Error::TooLarge`] if `tokens` is above 2^53.
+    #[inline]
     pub fn bytes(&self, tokens: u64) -> Result<Bytes> {
         exact("tokens", tokens)?;
         let mut bytes = Bytes::ZERO;

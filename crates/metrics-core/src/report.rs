@@ -3,6 +3,8 @@
 //! Figures follow the order in which serving is read: latency, throughput, resources, diagnosis.
 //! A renderer takes them as they are and computes nothing. What the input cannot give is `None`.
 
+use std::cell::OnceCell;
+
 use crate::concurrency::{InFlight, in_flight};
 use crate::error::{Error, Result, above};
 use crate::goodput::slo_attainment;
@@ -17,7 +19,7 @@ use crate::tally::{SloCounts, Tally, Tokens};
 use crate::throughput::{request_throughput, token_throughput};
 use crate::timeline::{GapKind, Outcome, RequestTimeline};
 use crate::units::{Requests, RequestsPerSecond, Seconds, TokensPerSecond, Unit};
-use crate::validity::evidence::{Latencies, Spread};
+use crate::validity::evidence::{self, Latencies, Spread};
 
 /// The percentiles that a report shows, as shares.
 pub const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -319,35 +321,31 @@ impl Report {
             return Err(Error::Empty { input: "the run", item: "request" });
         }
         let completed = table.select(|o| o == Outcome::Completed);
-        let outcomes: Vec<(Outcome, u64)> = Outcome::ALL
-            .iter()
-            .map(|&o| (o, table.requests().filter(|t| t.outcome() == o).count() as u64))
-            .collect();
+        let outcomes = Outcome::ALL.into_iter().zip(table.ended()).collect();
         let window =
             if settings.truncated { None } else { settings.window.clone().or_else(|| span(table)) };
-        let intervals = || {
-            let known = |t: Request<'_>| {
-                let arrival = t.arrival_s()?;
-                Some((arrival, arrival + t.e2e_latency()?.get()))
-            };
-            completed.iter().filter_map(known)
-        };
-        let in_flight_n = intervals().count() as u64;
+        let stays = completed.known(|t| {
+            let arrival = t.arrival_s()?;
+            Some((arrival, arrival + t.e2e_latency()?.get()))
+        });
+        let in_flight_n = stays.len() as u64;
         let in_flight = match &window {
-            Some(w) if 0 < in_flight_n => Some(in_flight(intervals(), w.length)?),
+            Some(w) if 0 < in_flight_n => Some(in_flight(stays, w.length)?),
             _ => None,
         };
         let mut asked = Asked::new(table, &completed, settings);
         let latency = latency(&mut asked);
         let of = |l| asked.found(l).map_or(Spread::default(), |found| found.spread);
+        let (throughput, output) = Throughput::with_lengths(&completed, window.as_ref())?;
         Ok(Self {
             latencies: Some(Latencies {
                 ttft: of(Latency::Ttft),
                 tpot: of(Latency::Tpot),
                 e2e: of(Latency::E2e),
+                output,
             }),
             latency,
-            throughput: Throughput::new(&completed, window.as_ref())?,
+            throughput,
             goodput: if settings.slo.is_empty() || settings.truncated {
                 None
             } else {
@@ -470,9 +468,10 @@ pub(crate) fn span(table: &RequestTable) -> Option<Window> {
 /// The requests of a run, what is asked of them, and what the latency layer finds out on its way
 /// that the goodput layer needs, so that no latency is sorted twice or kept.
 struct Asked<'a> {
+    table: &'a RequestTable,
     completed: &'a Selection<'a>,
-    /// Completed requests and misses.
-    finished: Selection<'a>,
+    /// Completed requests and misses, once a target asks for them.
+    finished: OnceCell<Selection<'a>>,
     settings: &'a Settings<'a>,
     /// Of each latency in the order of [`Latency::ALL`].
     found: [Found; Latency::ALL.len()],
@@ -500,12 +499,17 @@ impl<'a> Asked<'a> {
         completed: &'a Selection<'a>,
         settings: &'a Settings<'a>,
     ) -> Self {
-        let finished = table.select(|o| o == Outcome::Completed || o.is_miss());
-        Self { completed, finished, settings, found: Default::default() }
+        let (finished, found) = (OnceCell::new(), Default::default());
+        Self { table, completed, finished, settings, found }
+    }
+
+    fn finished(&self) -> &Selection<'a> {
+        let in_it = |o: Outcome| o == Outcome::Completed || o.is_miss();
+        self.finished.get_or_init(|| self.table.select(in_it))
     }
 
     fn misses(&self) -> u64 {
-        (self.finished.len() - self.completed.len()) as u64
+        (self.finished().len() - self.completed.len()) as u64
     }
 
     /// The figures of a latency; notes what the objectives will need of it.
@@ -541,11 +545,11 @@ impl<'a> Asked<'a> {
 
     /// The correlation of the finished requests in a latency; `None` if one of them has none.
     fn correlation(&self, latency: Latency) -> Result<Option<Correlation>> {
-        let found = self.found(latency).filter(|f| f.known == self.finished.len());
+        let found = self.found(latency).filter(|f| f.known == self.finished().len());
         if let Some(found) = found {
             return Ok(found.correlation);
         }
-        let values: Option<Vec<f64>> = self.finished.iter().map(|t| latency.of(&t)).collect();
+        let values: Option<Vec<f64>> = self.finished().all_known(|t| latency.of(&t));
         values.map(|v| Ok(Series::new(v)?.correlation())).transpose()
     }
 }
@@ -565,15 +569,16 @@ fn latency(asked: &mut Asked<'_>) -> Vec<Distribution> {
     };
     let mut of = |latency: Latency, unit: Unit| {
         let mut one_token = 0;
-        let with_gaps = |m: &RequestMetrics| {
+        let mut with_gaps = |m: &RequestMetrics| {
             one_token += usize::from(!m.has_gaps());
             m.has_gaps()
         };
-        let values: Vec<f64> = if latency == Latency::Tpot {
-            let metrics = completed.iter().filter_map(|t| t.metrics());
-            metrics.filter(with_gaps).map(|m| m.tpot.get()).collect()
-        } else {
-            completed.iter().filter_map(|t| latency.of(&t)).collect()
+        let values: Vec<f64> = match latency {
+            Latency::Tpot => {
+                completed.known(|t| t.metrics().filter(&mut with_gaps).map(|m| m.tpot.get()))
+            }
+            Latency::Ttft => completed.known(|t| t.ttft().map(Seconds::get)),
+            Latency::E2e => completed.known(|t| t.e2e_latency().map(Seconds::get)),
         };
         let n = values.len();
         row(latency.name(), unit, n, asked.figures(latency, values), one_token)
@@ -609,7 +614,7 @@ fn latency(asked: &mut Asked<'_>) -> Vec<Distribution> {
 }
 
 fn waits<'a>(requests: &Selection<'a>, of: impl Fn(&Request<'a>) -> Option<Seconds>) -> Vec<f64> {
-    requests.iter().filter_map(|t| of(&t)).map(Seconds::get).collect()
+    requests.known(|t| of(&t).map(Seconds::get))
 }
 
 fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
@@ -634,14 +639,26 @@ fn figures(series: &Series, settings: &Settings<'_>) -> Option<Figures> {
 
 impl Throughput {
     pub(crate) fn new(completed: &Selection<'_>, window: Option<&Window>) -> Result<Self> {
+        Self::with_lengths(completed, window).map(|(throughput, _)| throughput)
+    }
+
+    /// And the output lengths as the verdict reads them, where it reads all of them.
+    fn with_lengths(
+        completed: &Selection<'_>,
+        window: Option<&Window>,
+    ) -> Result<(Self, Option<evidence::Lengths>)> {
         let counts = |counts: Option<Vec<u64>>| {
             let Some(counts) = counts else { return Ok((None, None)) };
-            Ok((Some(total(&counts)?), lengths(counts)))
+            let sum = total(&counts)?;
+            Ok((Some(sum), Summary::new(counts.into_iter().map(|n| n as f64).collect()).ok()))
         };
-        let (output_sum, output) = counts(completed.iter().map(|t| t.output_tokens()).collect())?;
-        let (input_sum, input) = counts(completed.iter().map(|t| t.input_tokens()).collect())?;
+        let (output_sum, output) = counts(completed.all_known(|t| t.output_tokens()))?;
+        let answers = output.as_ref().and_then(|s| evidence::Lengths::of_summary(s, output_sum));
+        let output = output.as_ref().and_then(lengths);
+        let (input_sum, input) = counts(completed.all_known(|t| t.input_tokens()))?;
+        let input = input.as_ref().and_then(lengths);
         let n = completed.len() as u64;
-        Self::of(n, (output_sum, input_sum), (output, input), window)
+        Ok((Self::of(n, (output_sum, input_sum), (output, input), window)?, answers))
     }
 
     fn of_tally(tally: &Tally, window: Option<&Window>) -> Result<Self> {
@@ -692,15 +709,14 @@ impl Throughput {
 
 /// The sum of token counts; an error if it passes what `u64` holds.
 fn total(counts: &[u64]) -> Result<u64> {
-    counts.iter().try_fold(0_u64, |sum, &n| sum.checked_add(n)).ok_or(Error::TooLarge {
+    counts.iter().try_fold(0_u64, |sum, &n| sum.checked_add(n)).ok_or_else(|| Error::TooLarge {
         input: "the sum of the token counts",
         max: u64::MAX as f64,
         value: counts.iter().map(|&n| n as f64).sum(),
     })
 }
 
-fn lengths(counts: Vec<u64>) -> Option<Lengths> {
-    let summary = Summary::new(counts.into_iter().map(|n| n as f64).collect()).ok()?;
+fn lengths(summary: &Summary) -> Option<Lengths> {
     // A length is a count, so its quantiles are lengths that occur.
     let percentiles: Result<Vec<f64>> = PERCENTILES
         .iter()
@@ -724,7 +740,7 @@ impl Goodput {
     fn new(asked: &Asked<'_>, window: Option<&Window>) -> Result<Self> {
         let slo = asked.settings.slo;
         let mut counts = SloCounts::new(slo);
-        for t in asked.finished.iter() {
+        for t in asked.finished().iter() {
             counts.push(slo, &t)?;
         }
         let latencies: Vec<Latency> = slo.limits().map(|l| l.latency).collect();
@@ -834,7 +850,7 @@ fn share_interval(
     met: impl Fn(Request<'_>) -> bool,
 ) -> std::result::Result<Interval, NoInterval> {
     let confidence = asked.settings.confidence;
-    let met: Vec<bool> = asked.finished.iter().map(met).collect();
+    let met: Vec<bool> = asked.finished().iter().map(met).collect();
     let mut widest = Correlation::of_flags(&met)?.proportion(&met, confidence)?;
     for &latency in latencies {
         let interval = match asked.correlation(latency)? {

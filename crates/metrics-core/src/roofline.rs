@@ -219,6 +219,7 @@ pub const KV_STEP_TIME_LOWER_BOUND: Metric = Metric {
 /// ```
 ///
 /// Source: metric dictionary, 1.2, at MFU 1.
+#[inline]
 pub fn prefill_time_lower_bound(
     n_params: u64,
     t_in: u64,
@@ -333,6 +334,7 @@ const M_KV_STEP: Input = Input::real(
 /// ```
 ///
 /// Source: metric dictionary, 1.3, without communication and scheduling.
+#[inline]
 pub fn decode_step_time_lower_bound(
     m_weights: Bytes,
     m_kv_step: Bytes,

@@ -157,63 +157,128 @@ pub(crate) fn median(samples: &mut [f64]) -> Option<f64> {
 /// The percentile of samples that are put into another order; `0 <= p <= 1`.
 fn of_unordered(samples: &mut [f64], p: f64, method: PercentileMethod) -> Result<f64> {
     check(samples)?;
+    if samples.is_sorted() {
+        return Ok(of_sorted(samples, p, method));
+    }
+    // Places are asked in ascending order, and what lies before one that was found is no larger.
+    let mut found = 0;
     Ok(of_order_statistics(samples.len(), p, method, |i| {
-        *samples.select_nth_unstable_by(i, f64::total_cmp).1
+        if found <= i {
+            samples[found..].select_nth_unstable_by(i - found, f64::total_cmp);
+            found = i + 1;
+        }
+        samples[i]
     }))
 }
 
 /// Makes one zero of both, so that their order cannot show; an error unless all are numbers.
 fn check(samples: &mut [f64]) -> Result<()> {
-    if samples.is_empty() {
-        return Err(Error::Empty { input: "samples", item: "value" });
-    }
+    numbers(samples)?;
     for x in samples {
-        *x = finite("samples", *x)? + 0.0;
+        *x += 0.0;
     }
     Ok(())
 }
 
 /// The samples checked and in ascending order.
 fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
-    let mut sorted = samples.to_vec();
-    check(&mut sorted)?;
+    numbers(samples)?;
+    let mut sorted = samples.iter().map(|x| x + 0.0).collect();
     sort(&mut sorted);
     Ok(sorted)
 }
 
+/// An error unless there are samples and all are numbers.
+fn numbers(samples: &[f64]) -> Result<()> {
+    if samples.is_empty() {
+        return Err(Error::Empty { input: "samples", item: "value" });
+    }
+    for &x in samples {
+        finite("samples", x)?;
+    }
+    Ok(())
+}
+
 /// Puts numbers into ascending order.
-pub(crate) fn sort(numbers: &mut [f64]) {
-    if RADIX.contains(&numbers.len()) {
-        // Arrivals are in order as a rule.
-        if !numbers.is_sorted_by(|a, b| a.total_cmp(b).is_le()) {
-            radsort::sort(numbers);
-        }
-    } else {
+pub(crate) fn sort(numbers: &mut Vec<f64>) {
+    if !BUCKETED.contains(&numbers.len()) {
         numbers.sort_unstable_by(f64::total_cmp);
+    } else if !numbers.is_sorted_by(|a, b| a.total_cmp(b).is_le()) {
+        // Arrivals are in order as a rule.
+        *numbers = by_buckets(numbers.iter().copied(), |x| of_order(*x));
     }
 }
 
 /// Where each sample stands in ascending order: its value as an integer of the same order, and its
 /// place among the samples.
 fn places(samples: &[f64]) -> Vec<(i64, usize)> {
-    let mut places: Vec<(i64, usize)> =
-        samples.iter().enumerate().map(|(i, x)| (ordered(*x), i)).collect();
-    if RADIX.contains(&places.len()) {
-        radsort::sort_by_key(&mut places, |p| p.0);
-    } else {
-        places.sort_unstable_by_key(|p| p.0);
+    let unordered = samples.iter().enumerate().map(|(i, x)| (ordered(*x), i));
+    if BUCKETED.contains(&samples.len()) {
+        return by_buckets(unordered, |p| p.0);
     }
+    let mut places: Vec<(i64, usize)> = unordered.collect();
+    places.sort_unstable_by_key(|p| p.0);
     places
 }
 
-/// How many samples are sorted digit by digit: of fewer the passes cost more than comparisons, and
-/// of more the second buffer costs memory where logs of millions of requests are read.
-const RADIX: std::ops::Range<usize> = 1 << 9..1 << 20;
+/// How many samples are put into buckets before they are sorted: of fewer the passes cost more than
+/// comparisons, and of more the second buffer costs memory where logs of millions of requests are
+/// read.
+const BUCKETED: std::ops::Range<usize> = 1 << 9..1 << 20;
+
+/// Items in ascending order of their keys.
+///
+/// One pass puts them into about as many buckets as there are items, at least two, each a range of
+/// keys, so that few are left to be compared with each other.
+#[expect(clippy::cast_possible_truncation, reason = "the buckets are counted by a usize")]
+fn by_buckets<T: Copy>(
+    items: impl ExactSizeIterator<Item = T> + Clone,
+    key: impl Fn(&T) -> i64,
+) -> Vec<T> {
+    let mut sorted: Vec<T> = items.clone().collect();
+    // From the least key above zero, or the range of times would be lost in what lies below it.
+    let (mut low, mut high) = (i64::MAX, i64::MIN);
+    for key in sorted.iter().map(&key) {
+        low = low.min(if 0 < key { key } else { i64::MAX });
+        high = high.max(key);
+    }
+    let bits = items.len().ilog2();
+    let shift = (u64::BITS - high.abs_diff(low).leading_zeros()).saturating_sub(bits);
+    let bucket =
+        |item: &T| (key(item).max(low).wrapping_sub(low).cast_unsigned() >> shift) as usize;
+    let mut ends = vec![0_u32; 1 << bits];
+    for item in &sorted {
+        ends[bucket(item)] += 1;
+    }
+    let mut start = 0;
+    for end in &mut ends {
+        start += std::mem::replace(end, start);
+    }
+    for item in items {
+        let end = &mut ends[bucket(&item)];
+        sorted[*end as usize] = item;
+        *end += 1;
+    }
+    let (mut rest, mut start) = (sorted.as_mut_slice(), 0);
+    for end in ends {
+        let (alike, after) = rest.split_at_mut((end - start) as usize);
+        if 1 < alike.len() {
+            alike.sort_unstable_by_key(&key);
+        }
+        (rest, start) = (after, end);
+    }
+    sorted
+}
+
+/// An integer that is ordered as the number is.
+fn of_order(x: f64) -> i64 {
+    let bits = x.to_bits().cast_signed();
+    if bits < 0 { bits ^ i64::MAX } else { bits }
+}
 
 /// An integer that is ordered as the number is; one zero for both.
 fn ordered(x: f64) -> i64 {
-    let bits = (x + 0.0).to_bits().cast_signed();
-    if bits < 0 { bits ^ i64::MAX } else { bits }
+    of_order(x + 0.0)
 }
 
 /// The number of such an integer.
@@ -228,13 +293,14 @@ pub(crate) fn mid_ranks(values: &[f64]) -> Vec<f64> {
 
 fn ranks_of(places: &[(i64, usize)]) -> Vec<f64> {
     let mut ranks = vec![0.0; places.len()];
-    let mut start = 0;
+    let mut before = 0.0;
     for group in places.chunk_by(|a, b| a.0 == b.0) {
-        let middle = start as f64 + f64::midpoint(1.0, group.len() as f64);
+        let len = group.len() as f64;
+        let middle = before + 0.5 * (1.0 + len);
         for &(_, i) in group {
             ranks[i] = middle;
         }
-        start += group.len();
+        before += len;
     }
     ranks
 }
@@ -362,12 +428,7 @@ impl Summary {
 
     /// The summary, and the ranks of the samples in their order: both from one sort.
     pub(crate) fn ranked(values: Vec<f64>) -> Result<(Self, Vec<f64>)> {
-        if values.is_empty() {
-            return Err(Error::Empty { input: "samples", item: "value" });
-        }
-        for &x in &values {
-            finite("samples", x)?;
-        }
+        numbers(&values)?;
         let places = places(&values);
         let sorted = places.iter().map(|p| number(p.0)).collect();
         let ranks = ranks_of(&places);
@@ -513,3 +574,46 @@ pub struct SummaryRow {
 /// The entries of this family, in docs order.
 #[cfg(feature = "catalog")]
 pub const METRICS: &[&Metric] = &[&PERCENTILE];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Times, of which many are alike, with zeros, outliers and numbers below zero among them.
+    fn number() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            8 => 1e-3..1e3_f64,
+            4 => (0_u8..20).prop_map(f64::from),
+            1 => Just(-0.0),
+            1 => -1e3..1e3_f64,
+            1 => any::<i32>().prop_map(|e| 10_f64.powi(e % 99)),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Buckets change how the order is found, not the order.
+        #[test]
+        fn buckets_sort_as_comparisons_do(
+            numbers in prop::collection::vec(number(), 500..3000),
+            alike in any::<bool>(),
+        ) {
+            let numbers: Vec<f64> =
+                numbers.into_iter().map(|x| if alike { x.signum() } else { x }).collect();
+            let mut sorted = numbers.clone();
+            sort(&mut sorted);
+            let mut want = numbers.clone();
+            want.sort_by(f64::total_cmp);
+            prop_assert!(sorted.iter().zip(&want).all(|(a, b)| a.total_cmp(b).is_eq()));
+            let mut places = places(&numbers);
+            let in_order: Vec<f64> = want.iter().map(|x| x + 0.0).collect();
+            let placed: Vec<f64> = places.iter().map(|p| super::number(p.0)).collect();
+            prop_assert_eq!(placed, in_order);
+            prop_assert!(places.iter().all(|&(key, i)| key == ordered(numbers[i])));
+            places.sort_by_key(|p| p.1);
+            prop_assert!(places.iter().enumerate().all(|(i, p)| i == p.1));
+        }
+    }
+}

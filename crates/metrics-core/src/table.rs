@@ -5,7 +5,6 @@
 //! has, and no names. Reports are computed from it, whether it was filled from timelines in memory
 //! or row by row from a file.
 
-use crate::error::Result;
 use crate::latency::RequestMetrics;
 use crate::timeline::{GapKind, Gaps, Outcome, RequestTimeline};
 use crate::units::{Seconds, SecondsPerToken};
@@ -22,6 +21,7 @@ pub trait Observed {
     fn output_tokens(&self) -> Option<u64>;
 
     /// TTFT, TPOT and E2E together, if all are known.
+    #[inline]
     fn metrics(&self) -> Option<RequestMetrics> {
         let output_tokens = self.output_tokens().filter(|&n| 1 <= n)?;
         RequestMetrics::from_latencies(self.ttft()?, self.e2e_latency()?, output_tokens).ok()
@@ -68,18 +68,29 @@ impl<T: Observed> Observed for &T {
 struct Times(Vec<f64>);
 
 impl Times {
-    /// Sets the value of a request; requests come in order.
-    fn set(&mut self, index: usize, value: Option<f64>) {
+    /// Sets the value of a request; requests come in order, and there is to be room for so many.
+    fn set(&mut self, index: usize, value: Option<f64>, room: usize) {
         if let Some(value) = value {
             // NaN stands for unknown: no checked time is one.
-            self.0.resize(index, f64::NAN);
-            self.0.push(value);
+            push(&mut self.0, index, value, f64::NAN, room);
         }
     }
 
+    #[inline]
     fn get(&self, index: usize) -> Option<f64> {
         self.0.get(index).copied().filter(|x| !x.is_nan())
     }
+}
+
+/// Adds a value at an index, after as many unknown ones as are missing before it.
+fn push<T: Copy>(column: &mut Vec<T>, index: usize, value: T, unknown: T, room: usize) {
+    if column.is_empty() {
+        column.reserve_exact(room.max(index + 1));
+    }
+    if column.len() < index {
+        column.resize(index, unknown);
+    }
+    column.push(value);
 }
 
 /// The same for token counts, none of which reaches the value that stands for unknown.
@@ -87,13 +98,13 @@ impl Times {
 struct Counts(Vec<u64>);
 
 impl Counts {
-    fn set(&mut self, index: usize, value: Option<u64>) {
+    fn set(&mut self, index: usize, value: Option<u64>, room: usize) {
         if let Some(value) = value {
-            self.0.resize(index, u64::MAX);
-            self.0.push(value);
+            push(&mut self.0, index, value, u64::MAX, room);
         }
     }
 
+    #[inline]
     fn get(&self, index: usize) -> Option<u64> {
         self.0.get(index).copied().filter(|&n| n != u64::MAX)
     }
@@ -159,25 +170,31 @@ impl RequestTable {
     /// The table of these requests, in their order.
     #[must_use]
     pub fn of(timelines: &[RequestTimeline]) -> Self {
-        let mut table = Self::default();
-        table.outcomes.reserve_exact(timelines.len());
+        let mut table = Self::with_capacity(timelines.len());
         for t in timelines {
             table.push(t);
         }
         table
     }
 
+    /// An empty table with room for so many requests.
+    #[must_use]
+    pub fn with_capacity(requests: usize) -> Self {
+        Self { outcomes: Vec::with_capacity(requests), ..Self::default() }
+    }
+
     /// Adds a request.
     pub fn push(&mut self, t: &RequestTimeline) {
         let i = self.outcomes.len();
         self.outcomes.push(t.outcome());
-        self.arrival.set(i, t.arrival_s());
-        self.sent_after.set(i, t.send_delay().map(Seconds::get));
-        self.scheduled_after.set(i, t.queue_time().map(Seconds::get));
-        self.ttft.set(i, t.ttft().map(Seconds::get));
-        self.e2e.set(i, t.e2e_latency().map(Seconds::get));
-        self.input_tokens.set(i, t.input_tokens());
-        self.output_tokens.set(i, t.output_tokens());
+        let room = self.outcomes.capacity();
+        self.arrival.set(i, t.arrival_s(), room);
+        self.sent_after.set(i, t.send_delay().map(Seconds::get), room);
+        self.scheduled_after.set(i, t.queue_time().map(Seconds::get), room);
+        self.ttft.set(i, t.ttft().map(Seconds::get), room);
+        self.e2e.set(i, t.e2e_latency().map(Seconds::get), room);
+        self.input_tokens.set(i, t.input_tokens(), room);
+        self.output_tokens.set(i, t.output_tokens(), room);
         self.gaps.set(i, t.gaps());
     }
 
@@ -198,6 +215,15 @@ impl RequestTable {
         (0..self.len()).map(|index| Request { table: self, index })
     }
 
+    /// How many requests ended how, in the order of [`Outcome::ALL`].
+    pub(crate) fn ended(&self) -> [u64; Outcome::ALL.len()] {
+        let mut ended = [0; Outcome::ALL.len()];
+        for &outcome in &self.outcomes {
+            ended[outcome as usize] += 1;
+        }
+        ended
+    }
+
     /// Those requests that are wanted, in order of arrival where all of them have one, else in the
     /// order of the table.
     #[must_use]
@@ -205,9 +231,16 @@ impl RequestTable {
         let wanted = Outcome::ALL.map(wanted);
         let len = self.outcomes.iter().filter(|&&o| wanted[o as usize]).count();
         let mut selection = Selection { table: self, wanted, len, order: None };
-        let arrivals = || selection.iter().map(|r| r.arrival_s());
-        let known = arrivals().all(|a| a.is_some());
-        if known && !arrivals().flatten().is_sorted_by(|x, y| x.total_cmp(y).is_le()) {
+        let (mut known, mut in_order, mut before) = (true, true, f64::NEG_INFINITY);
+        for r in selection.iter() {
+            let Some(arrival) = r.arrival_s() else {
+                known = false;
+                break;
+            };
+            in_order &= before.total_cmp(&arrival).is_le();
+            before = arrival;
+        }
+        if known && !in_order {
             let key = |i: &usize| self.arrival.get(*i).unwrap_or(0.0);
             let mut order: Vec<usize> = selection.iter().map(|r| r.index()).collect();
             order.sort_by(|a, b| key(a).total_cmp(&key(b)));
@@ -243,11 +276,52 @@ impl<'a> Selection<'a> {
 
     /// The requests in order.
     pub fn iter(&self) -> impl Iterator<Item = Request<'a>> {
-        let (table, wanted) = (self.table, self.wanted);
-        let all = if self.order.is_none() { 0..table.len() } else { 0..0 };
-        let ordered = self.order.as_deref().unwrap_or(&[]).iter().copied();
-        let in_it = move |r: &Request<'_>| wanted[r.outcome() as usize];
-        ordered.chain(all).map(move |index| Request { table, index }).filter(in_it)
+        let (table, order) = (self.table, self.order.as_deref());
+        let places = 0..order.map_or(table.len(), <[usize]>::len);
+        let all = self.len == table.len();
+        Members { table, order, places, all, wanted: self.wanted }
+    }
+
+    /// What they have of something, in order.
+    pub(crate) fn known<T>(&self, of: impl FnMut(Request<'a>) -> Option<T>) -> Vec<T> {
+        let mut known = Vec::with_capacity(self.len);
+        known.extend(self.iter().filter_map(of));
+        known
+    }
+
+    /// The same, if all of them have it.
+    pub(crate) fn all_known<T>(&self, of: impl FnMut(Request<'a>) -> Option<T>) -> Option<Vec<T>> {
+        Some(self.known(of)).filter(|known| known.len() == self.len)
+    }
+}
+
+/// The requests of a selection, one by one.
+struct Members<'a, 's> {
+    table: &'a RequestTable,
+    order: Option<&'s [usize]>,
+    /// What is left of the order, or of the table.
+    places: std::ops::Range<usize>,
+    /// Whether the whole table is wanted.
+    all: bool,
+    wanted: [bool; Outcome::ALL.len()],
+}
+
+impl<'a> Iterator for Members<'a, '_> {
+    type Item = Request<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Request<'a>> {
+        for place in &mut self.places {
+            let index = match self.order {
+                Some(order) => *order.get(place)?,
+                None => place,
+            };
+            let request = Request { table: self.table, index };
+            if self.all || self.wanted[request.outcome() as usize] {
+                return Some(request);
+            }
+        }
+        None
     }
 }
 
@@ -261,56 +335,61 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// Its place in the table, from 0.
     #[must_use]
+    #[inline]
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// When it was due, in seconds from the run's origin, if known.
     #[must_use]
+    #[inline]
     pub fn arrival_s(&self) -> Option<f64> {
         self.table.arrival.get(self.index)
     }
 
     /// How long after it was due the client sent it, if known.
     #[must_use]
+    #[inline]
     pub fn send_delay(&self) -> Option<Seconds> {
-        seconds(self.table.sent_after.get(self.index))
+        self.table.sent_after.get(self.index).map(Seconds::stored)
     }
 
     /// Time from arrival until the server first took it into a batch, if known.
     #[must_use]
+    #[inline]
     pub fn queue_time(&self) -> Option<Seconds> {
-        seconds(self.table.scheduled_after.get(self.index))
+        self.table.scheduled_after.get(self.index).map(Seconds::stored)
     }
 
     /// Tokens of the prompt, if known.
     #[must_use]
+    #[inline]
     pub fn input_tokens(&self) -> Option<u64> {
         self.table.input_tokens.get(self.index)
     }
 
     /// The gaps between its outputs in seconds, and what they separate, if there are any.
     #[must_use]
+    #[inline]
     pub fn gaps(&self) -> Option<(GapKind, &'a [f64])> {
         self.table.gaps.get(self.index)
     }
 }
 
-/// A time that was checked when its timeline was made.
-fn seconds(value: Option<f64>) -> Option<Seconds> {
-    value.map(Seconds::new).and_then(Result::ok)
-}
-
 impl Observed for Request<'_> {
+    #[inline]
     fn outcome(&self) -> Outcome {
         self.table.outcomes.get(self.index).copied().unwrap_or_default()
     }
+    #[inline]
     fn ttft(&self) -> Option<Seconds> {
-        seconds(self.table.ttft.get(self.index))
+        self.table.ttft.get(self.index).map(Seconds::stored)
     }
+    #[inline]
     fn e2e_latency(&self) -> Option<Seconds> {
-        seconds(self.table.e2e.get(self.index))
+        self.table.e2e.get(self.index).map(Seconds::stored)
     }
+    #[inline]
     fn output_tokens(&self) -> Option<u64> {
         self.table.output_tokens.get(self.index)
     }

@@ -74,7 +74,15 @@ const PICOSECONDS: f64 = 1e12;
 /// Picoseconds in seconds, rounded once each in conversion and division.
 fn in_seconds(picoseconds: u128) -> f64 {
     // Both conversions round to the nearest, and the one from 64 bits is an instruction.
-    u64::try_from(picoseconds).map_or(picoseconds as f64, |short| short as f64) / PICOSECONDS
+    u64::try_from(picoseconds).map_or_else(|_| wide(picoseconds), |short| short as f64)
+        / PICOSECONDS
+}
+
+/// Apart, or it would be computed beside the other and not chosen.
+#[cold]
+#[inline(never)]
+fn wide(picoseconds: u128) -> f64 {
+    picoseconds as f64
 }
 
 impl Instant {
@@ -93,21 +101,36 @@ impl Instant {
     ///
     /// [`Error::NotFinite`], [`Error::TooSmall`] for an instant before its origin, or
     /// [`Error::Order`] if `earlier` is later; each names the fields.
+    #[inline]
     pub fn since(
         self,
         name: &'static str,
         earlier: Self,
         earlier_name: &'static str,
     ) -> Result<Seconds> {
-        if let (Self::Picoseconds(b), Self::Picoseconds(a)) = (self, earlier) {
+        match (self, earlier) {
+            (Self::Picoseconds(b), Self::Picoseconds(a)) if a <= b => {
+                Seconds::named(name, in_seconds(b - a))
+            }
+            _ => self.since_in_seconds(name, earlier, earlier_name),
+        }
+    }
+
+    /// The same, unless both are picoseconds and in order.
+    fn since_in_seconds(
+        self,
+        name: &'static str,
+        earlier: Self,
+        earlier_name: &'static str,
+    ) -> Result<Seconds> {
+        if let (Self::Picoseconds(_), Self::Picoseconds(_)) = (self, earlier) {
             // In seconds, two large stamps in the wrong order can round to the same number.
-            let gap = b.checked_sub(a).ok_or(Error::Order {
+            return Err(Error::Order {
                 later: name,
                 later_value: self.seconds(),
                 earlier: earlier_name,
                 earlier_value: earlier.seconds(),
-            })?;
-            return Seconds::named(name, in_seconds(gap));
+            });
         }
         let later = Seconds::named(name, self.seconds())?;
         let earlier = Seconds::named(earlier_name, earlier.seconds())?;
@@ -403,22 +426,36 @@ impl RequestTimeline {
 }
 
 /// The time that a file gives as an instant or as a duration; both must agree.
+#[inline]
 fn one_of(
     from_instants: Option<Seconds>,
     given: Option<f64>,
     name: &'static str,
     instant: &'static str,
 ) -> Result<Option<Seconds>> {
-    let given = given.map(|x| Seconds::named(name, x)).transpose()?;
-    match (from_instants, given) {
-        (Some(a), Some(b)) if a != b => Err(Error::Contradiction {
+    match given {
+        Some(given) => agreed(from_instants, given, name, instant).map(Some),
+        None => Ok(from_instants),
+    }
+}
+
+/// A duration that a file gives, unless instants say another.
+fn agreed(
+    from_instants: Option<Seconds>,
+    given: f64,
+    name: &'static str,
+    instant: &'static str,
+) -> Result<Seconds> {
+    let given = Seconds::named(name, given)?;
+    match from_instants {
+        Some(other) if other != given => Err(Error::Contradiction {
             what: format!(
                 "{name} = {} contradicts {instant}, which gives {}: leave one out",
-                plain(b.get()),
-                plain(a.get())
+                plain(given.get()),
+                plain(other.get())
             ),
         }),
-        (a, b) => Ok(b.or(a)),
+        _ => Ok(given),
     }
 }
 

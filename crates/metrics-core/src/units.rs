@@ -192,6 +192,7 @@ macro_rules! quantity {
             ///
             /// [`Error`](crate::Error) if `value` is not finite, negative, or above
             /// [`LARGEST`](crate::error::LARGEST).
+            #[inline]
             pub fn new(value: f64) -> Result<Self> {
                 Self::named($input, value)
             }
@@ -201,6 +202,7 @@ macro_rules! quantity {
             /// # Errors
             ///
             /// As [`Self::new`].
+            #[inline]
             pub fn named(input: &'static str, value: f64) -> Result<Self> {
                 // Adding zero turns the negative zero of a subtraction into plain zero.
                 Ok(Self(at_least(input, value, 0.0)? + 0.0))
@@ -208,6 +210,7 @@ macro_rules! quantity {
 
             /// The number, in this type's unit.
             #[must_use]
+            #[inline]
             pub const fn get(self) -> f64 {
                 self.0
             }
@@ -342,6 +345,11 @@ impl From<Duration> for Seconds {
 }
 
 impl Seconds {
+    /// A time that was checked when it was stored.
+    pub(crate) const fn stored(value: f64) -> Self {
+        Self(value)
+    }
+
     /// The quantity in milliseconds, as benchmark tools print it.
     #[must_use]
     pub fn as_millis(self) -> f64 {

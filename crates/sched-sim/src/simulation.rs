@@ -303,7 +303,7 @@ impl RunResult<'_> {
     ///
     /// As [`timelines`](Self::timelines).
     pub fn table(&self) -> metrics_core::Result<RequestTable> {
-        let mut table = RequestTable::default();
+        let mut table = RequestTable::with_capacity(self.records.len());
         for fields in self.fields(|_| String::new()) {
             table.push(&RequestTimeline::new(fields)?);
         }

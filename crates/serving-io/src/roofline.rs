@@ -301,6 +301,7 @@ impl Floor {
     /// # Errors
     ///
     /// [`IoError::Engine`] beyond what a time can hold.
+    #[inline]
     pub fn ttft_s(&self, prompt_tokens: u64) -> Result<f64> {
         let core = |e: metrics_core::Error| IoError::Engine { problem: e.to_string() };
         let w = &self.work;
@@ -315,6 +316,7 @@ impl Floor {
     /// # Errors
     ///
     /// [`IoError::Engine`] beyond what a time can hold.
+    #[inline]
     pub fn tpot_s(&self, context: u64) -> Result<f64> {
         let core = |e: metrics_core::Error| IoError::Engine { problem: e.to_string() };
         let kv = self.work.kv.bytes(context).map_err(core)?;

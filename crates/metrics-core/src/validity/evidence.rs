@@ -276,7 +276,7 @@ pub struct Evidence<'a> {
     pub latencies: Option<Latencies>,
 }
 
-/// Figures of the latencies of completed requests.
+/// Figures of the latencies of completed requests, and of their lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latencies {
     /// Time to first token.
@@ -285,6 +285,8 @@ pub struct Latencies {
     pub tpot: Spread,
     /// From arrival to the last token.
     pub e2e: Spread,
+    /// The lengths of the answers; none if they are left to be computed.
+    pub output: Option<Lengths>,
 }
 
 impl<'a> Evidence<'a> {

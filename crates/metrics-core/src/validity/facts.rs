@@ -11,7 +11,7 @@ use crate::interval::{Series, autocorrelation};
 use crate::latency::RequestMetrics;
 use crate::slo::{Judgement, Latency, SloSet};
 use crate::steady::{Profile, Stay};
-use crate::summary::{Summary, median, sum};
+use crate::summary::{Summary, median, sort, sum};
 use crate::table::{Observed, Request, RequestTable, Selection};
 use crate::timeline::{GapKind, Outcome};
 use crate::units::Seconds;
@@ -40,10 +40,15 @@ impl Chosen {
         Self(n.div_ceil(SAMPLE_MAX).max(1))
     }
 
+    /// Whether that is all of them.
+    fn all(&self) -> bool {
+        self.0 == 1
+    }
+
     fn takes(&self, index: usize) -> bool {
         // Fibonacci hashing; the high bits are the mixed ones.
         let mixed = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.0 == 1 || mixed.is_multiple_of(self.0 as u64)
+        self.all() || mixed.is_multiple_of(self.0 as u64)
     }
 }
 
@@ -51,8 +56,11 @@ impl Chosen {
 fn spread(values: &[f64], with_correlation: bool) -> Spread {
     let n = values.len();
     let chosen = Chosen::of(n);
-    let sample: Vec<f64> =
-        values.iter().enumerate().filter(|(i, _)| chosen.takes(*i)).map(|(_, &x)| x).collect();
+    let sample: Vec<f64> = if chosen.all() {
+        values.to_vec()
+    } else {
+        values.iter().enumerate().filter(|(i, _)| chosen.takes(*i)).map(|(_, &x)| x).collect()
+    };
     let Ok(summary) = Summary::new(sample) else { return Spread::default() };
     let effective = (with_correlation && correlated(n)).then(|| summary.run().effective_samples());
     Spread {
@@ -93,6 +101,21 @@ impl Spread {
     }
 }
 
+impl Lengths {
+    fn of(s: &Spread, total: Option<u64>) -> Self {
+        let cv = s.std.zip(s.mean).filter(|(_, m)| 0.0 < *m).map(|(std, mean)| std / mean);
+        Self { total, mean: s.mean, p50: s.p50, p95: s.p95, cv }
+    }
+
+    /// The figures of lengths that are sorted already; none of more than are sorted here.
+    pub(crate) fn of_summary(summary: &Summary, total: Option<u64>) -> Option<Self> {
+        let values = summary.values();
+        let mean = Some(sum(values.iter().copied()) / values.len() as f64);
+        let spread = Spread { mean, ..Spread::of(summary) };
+        Chosen::of(values.len()).all().then(|| Self::of(&spread, total))
+    }
+}
+
 impl Facts {
     /// The figures of a run.
     ///
@@ -103,8 +126,10 @@ impl Facts {
         let table = e.requests;
         let done = table.select(|o| o == Outcome::Completed);
         let has_requests = !table.is_empty();
+        let ended = table.ended();
         let count = |wanted: fn(Outcome) -> bool| {
-            table.requests().filter(|t| wanted(t.outcome())).count() as u64
+            let each = Outcome::ALL.into_iter().zip(ended);
+            each.filter(|&(o, _)| wanted(o)).map(|(_, n)| n).sum::<u64>()
         };
         let (completed, missed) = if has_requests {
             (Some(done.len() as u64), Some(count(Outcome::is_miss)))
@@ -112,23 +137,25 @@ impl Facts {
             (e.stated.completed, e.stated.failed)
         };
         let clients = e.load.clients();
-        let of = |l: Latency| done.iter().filter_map(|t| l.of(&t)).collect::<Vec<f64>>();
+        let of = |l: Latency| done.known(|t| l.of(&t));
         let lag = clients.and_then(|n| usize::try_from(n).ok());
         let ttft_at_lag_n = lag.and_then(|n| {
             let ttfts = of(Latency::Ttft);
             if ttfts.len() < 3 * n { None } else { autocorrelation(&ttfts, n).ok().flatten() }
         });
-        let with_gaps = done.iter().filter_map(|t| t.metrics()).filter(RequestMetrics::has_gaps);
-        let Latencies { ttft, tpot, e2e } = e.latencies.unwrap_or_else(|| Latencies {
+        let tpots =
+            || done.known(|t| t.metrics().filter(RequestMetrics::has_gaps).map(|m| m.tpot.get()));
+        let Latencies { ttft, tpot, e2e, output } = e.latencies.unwrap_or_else(|| Latencies {
             ttft: spread(&of(Latency::Ttft), true),
-            tpot: spread(&with_gaps.map(|m| m.tpot.get()).collect::<Vec<f64>>(), true),
+            tpot: spread(&tpots(), true),
             e2e: spread(&of(Latency::E2e), true),
+            output: None,
         });
         let ttft = ttft.or(e.stated.ttft);
         let tpot = tpot.or(e.stated.tpot);
         let e2e = e2e.or(e.stated.e2e);
         let (streams, gaps) = streams(&done);
-        let output = lengths(&done, e, completed);
+        let output = output.unwrap_or_else(|| lengths(&done, e, completed));
         let profile = Profile::new(stays(table)).ok();
         let steady = profile.as_ref().and_then(|p| p.steady(stays(table), clients));
         let span = profile.as_ref().map(|p| p.end() - p.begin()).filter(|s| 0.0 < *s);
@@ -253,13 +280,10 @@ fn total(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 }
 
 fn lengths(done: &Selection<'_>, e: &Evidence<'_>, completed: Option<u64>) -> Lengths {
-    let known: Option<Vec<f64>> =
-        done.iter().map(|t| t.output_tokens().map(|n| n as f64)).collect();
+    let known = done.all_known(|t| t.output_tokens().map(|n| n as f64));
     if let Some(known) = known.filter(|k| !k.is_empty()) {
-        let s = spread(&known, false);
-        let cv = s.std.zip(s.mean).filter(|(_, m)| 0.0 < *m).map(|(std, mean)| std / mean);
         let total = total(done.iter().map(|t| t.output_tokens()));
-        return Lengths { total, mean: s.mean, p50: s.p50, p95: s.p95, cv };
+        return Lengths::of(&spread(&known, false), total);
     }
     if !e.requests.is_empty() {
         return Lengths::default();
@@ -298,19 +322,20 @@ fn streams(done: &Selection<'_>) -> (Streams, Spread) {
     let mut long_first = Vec::new();
     let (mut per_token, mut per_chunk) = (0_u64, 0_u64);
     for t in done.iter() {
+        let (ttft, e2e, all_gaps) = (t.ttft(), t.e2e_latency(), t.gaps());
         let several = t.output_tokens().is_some_and(|n| 1 < n);
-        if let (Some(ttft), Some(e2e), true) = (t.ttft(), t.e2e_latency(), several)
+        if let (Some(ttft), Some(e2e), true) = (ttft, e2e, several)
             && 0.0 < e2e.get()
         {
             shares.push(ttft.get() / e2e.get());
         }
         // The whole answer at one instant: one chunk, whether or not the file lists gaps.
-        let at_once = several && t.ttft().is_some() && t.ttft() == t.e2e_latency();
-        let no_gap = several && t.gaps().is_some_and(|(_, g)| g.is_empty());
-        let judged = t.gaps().is_some() || (t.ttft().is_some() && t.e2e_latency().is_some());
+        let at_once = several && ttft.is_some() && ttft == e2e;
+        let no_gap = several && all_gaps.is_some_and(|(_, g)| g.is_empty());
+        let judged = all_gaps.is_some() || (ttft.is_some() && e2e.is_some());
         s.judged += u64::from(several && judged);
         s.in_one_chunk += u64::from(at_once || no_gap);
-        let Some((kind, gaps)) = t.gaps() else { continue };
+        let Some((kind, gaps)) = all_gaps else { continue };
         for &gap in gaps {
             max = max.max(gap);
             if chosen.takes(index) {
@@ -454,12 +479,22 @@ fn growth(
 }
 
 fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
-    let sent = || e.requests.requests().filter_map(|t| sent_s(&t));
-    let n = sent().count() as u64;
-    let ends = sent().min_by(f64::total_cmp).zip(sent().max_by(f64::total_cmp));
+    let (mut n, mut ends, mut unknown) = (0_u64, None::<(f64, f64)>, 0_u64);
+    let mut due = Vec::with_capacity(e.requests.len());
+    let mut delays = Vec::new();
+    for t in e.requests.requests() {
+        delays.extend(t.send_delay().map(Seconds::get));
+        due.extend(t.arrival_s());
+        let Some(at) = sent_s(&t) else {
+            unknown += u64::from(t.outcome() == Outcome::Completed);
+            continue;
+        };
+        n += 1;
+        let (first, last) = ends.unwrap_or((at, at));
+        ends = Some((at.min(first), at.max(last)));
+    }
     let span = ends.map(|(a, b)| b - a);
-    let mut due: Vec<f64> = e.requests.requests().filter_map(|t| t.arrival_s()).collect();
-    due.sort_unstable_by(f64::total_cmp);
+    sort(&mut due);
     let mean = span.filter(|_| 1 < n).map(|s| s / (n - 1) as f64).filter(|m| 0.0 < *m);
     let gap_cv = mean.filter(|_| 3 <= due.len()).and_then(|_| {
         let gaps = || due.windows(2).map(|w| w.last().copied().unwrap_or(0.0) - w[0]);
@@ -468,22 +503,14 @@ fn sending(e: &Evidence<'_>, profile: Option<&Profile>) -> Sending {
         let squares = sum(gaps().map(|g| (g - mean) * (g - mean)));
         (0.0 < mean).then(|| (squares / (count - 1.0)).sqrt() / mean)
     });
-    let in_timeline: Vec<f64> =
-        e.requests.requests().filter_map(|t| t.send_delay()).map(Seconds::get).collect();
-    let (delays, delay_in_ttft) = if in_timeline.is_empty() {
-        (e.client_delay_s.iter().copied().flatten().collect(), false)
-    } else {
-        (in_timeline, true)
-    };
+    let delay_in_ttft = !delays.is_empty();
+    if !delay_in_ttft {
+        delays.extend(e.client_delay_s.iter().flatten());
+    }
     let at_cap_share = match (e.load.offered_per_s(), e.load.concurrency, profile) {
         (Some(_), Some(cap), Some(p)) => p.share_at_least(cap),
         _ => None,
     };
-    let unknown = e
-        .requests
-        .requests()
-        .filter(|t| t.outcome() == Outcome::Completed && t.arrival_s().is_none())
-        .count() as u64;
     Sending {
         n,
         span_s: span,
