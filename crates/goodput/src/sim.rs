@@ -1313,6 +1313,11 @@ fn run_setting(
     let mut both = (&mut gaps, &mut watch);
     let observer: &mut dyn Observer = if watched { &mut both } else { both.0 };
     let driven;
+    // Before the run, which then has the memory of it: requests that all wait take more than a run's.
+    let before = match arriving {
+        Arriving::Open(workload) => Some(loads(&maker, workload, known)?),
+        Arriving::Users(_) => None,
+    };
     let result = match arriving {
         Arriving::Open(workload) => {
             served::run_open(&mut *server, workload, setting.timeout, observer)?
@@ -1329,7 +1334,7 @@ fn run_setting(
     remarks.extend(without_effect(&setting, workload));
     remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
-    let (load, pool_loads) = loads(&maker, workload, known)?;
+    let (load, pool_loads) = before.map_or_else(|| loads(&maker, workload, known), Ok)?;
     // Only a window goes back to them.
     let timelines = if setting.cuts.are_none() { Vec::new() } else { result.timelines()? };
     let table = result.table()?;

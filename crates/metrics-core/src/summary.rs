@@ -183,7 +183,7 @@ fn check(samples: &mut [f64]) -> Result<()> {
 /// The samples checked and in ascending order.
 fn sorted(samples: &[f64]) -> Result<Vec<f64>> {
     numbers(samples)?;
-    let mut sorted = samples.iter().map(|x| x + 0.0).collect();
+    let mut sorted: Vec<f64> = samples.iter().map(|x| x + 0.0).collect();
     sort(&mut sorted);
     Ok(sorted)
 }
@@ -200,85 +200,36 @@ fn numbers(samples: &[f64]) -> Result<()> {
 }
 
 /// Puts numbers into ascending order.
-pub(crate) fn sort(numbers: &mut Vec<f64>) {
-    if !BUCKETED.contains(&numbers.len()) {
+pub(crate) fn sort(numbers: &mut [f64]) {
+    if !RADIX.contains(&numbers.len()) {
         numbers.sort_unstable_by(f64::total_cmp);
     } else if !numbers.is_sorted_by(|a, b| a.total_cmp(b).is_le()) {
         // Arrivals are in order as a rule.
-        *numbers = by_buckets(numbers.iter().copied(), |x| of_order(*x));
+        radsort::sort(numbers);
     }
 }
 
 /// Where each sample stands in ascending order: its value as an integer of the same order, and its
 /// place among the samples.
 fn places(samples: &[f64]) -> Vec<(i64, usize)> {
-    let unordered = samples.iter().enumerate().map(|(i, x)| (ordered(*x), i));
-    if BUCKETED.contains(&samples.len()) {
-        return by_buckets(unordered, |p| p.0);
+    let mut places: Vec<(i64, usize)> =
+        samples.iter().enumerate().map(|(i, x)| (ordered(*x), i)).collect();
+    if RADIX.contains(&places.len()) {
+        radsort::sort_by_key(&mut places, |p| p.0);
+    } else {
+        places.sort_unstable_by_key(|p| p.0);
     }
-    let mut places: Vec<(i64, usize)> = unordered.collect();
-    places.sort_unstable_by_key(|p| p.0);
     places
 }
 
-/// How many samples are put into buckets before they are sorted: of fewer the passes cost more than
-/// comparisons, and of more the second buffer costs memory where logs of millions of requests are
-/// read.
-const BUCKETED: std::ops::Range<usize> = 1 << 9..1 << 20;
-
-/// Items in ascending order of their keys.
-///
-/// One pass puts them into about as many buckets as there are items, at least two, each a range of
-/// keys, so that few are left to be compared with each other.
-#[expect(clippy::cast_possible_truncation, reason = "the buckets are counted by a usize")]
-fn by_buckets<T: Copy>(
-    items: impl ExactSizeIterator<Item = T> + Clone,
-    key: impl Fn(&T) -> i64,
-) -> Vec<T> {
-    let mut sorted: Vec<T> = items.clone().collect();
-    // From the least key above zero, or the range of times would be lost in what lies below it.
-    let (mut low, mut high) = (i64::MAX, i64::MIN);
-    for key in sorted.iter().map(&key) {
-        low = low.min(if 0 < key { key } else { i64::MAX });
-        high = high.max(key);
-    }
-    let bits = items.len().ilog2();
-    let shift = (u64::BITS - high.abs_diff(low).leading_zeros()).saturating_sub(bits);
-    let bucket =
-        |item: &T| (key(item).max(low).wrapping_sub(low).cast_unsigned() >> shift) as usize;
-    let mut ends = vec![0_u32; 1 << bits];
-    for item in &sorted {
-        ends[bucket(item)] += 1;
-    }
-    let mut start = 0;
-    for end in &mut ends {
-        start += std::mem::replace(end, start);
-    }
-    for item in items {
-        let end = &mut ends[bucket(&item)];
-        sorted[*end as usize] = item;
-        *end += 1;
-    }
-    let (mut rest, mut start) = (sorted.as_mut_slice(), 0);
-    for end in ends {
-        let (alike, after) = rest.split_at_mut((end - start) as usize);
-        if 1 < alike.len() {
-            alike.sort_unstable_by_key(&key);
-        }
-        (rest, start) = (after, end);
-    }
-    sorted
-}
-
-/// An integer that is ordered as the number is.
-fn of_order(x: f64) -> i64 {
-    let bits = x.to_bits().cast_signed();
-    if bits < 0 { bits ^ i64::MAX } else { bits }
-}
+/// How many samples are sorted digit by digit: of fewer the passes cost more than comparisons, and
+/// of more the second buffer costs memory where logs of millions of requests are read.
+const RADIX: std::ops::Range<usize> = 1 << 9..1 << 20;
 
 /// An integer that is ordered as the number is; one zero for both.
 fn ordered(x: f64) -> i64 {
-    of_order(x + 0.0)
+    let bits = (x + 0.0).to_bits().cast_signed();
+    if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
 /// The number of such an integer.
@@ -594,9 +545,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Buckets change how the order is found, not the order.
+        /// Digits change how the order is found, not the order.
         #[test]
-        fn buckets_sort_as_comparisons_do(
+        fn digits_sort_as_comparisons_do(
             numbers in prop::collection::vec(number(), 500..3000),
             alike in any::<bool>(),
         ) {

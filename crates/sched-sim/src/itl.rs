@@ -61,22 +61,20 @@ impl GapRun {
         StretchTime { first, growth, steps }
     }
 
-    /// How many of its gaps from `j` on are between these lengths, as gap `j` is.
-    fn alike(&self, j: u64, (low, high): (u128, u128)) -> u64 {
-        let left = self.steps - j;
-        if left == 1 || self.growth == 0 {
+    /// How many of its gaps from `j` on are between these lengths, as gap `j` of this `length` is.
+    fn alike(&self, j: u64, length: u128, (low, high): (u128, u128)) -> u64 {
+        let (left, each) = (self.steps - j, self.growth.unsigned_abs());
+        if left == 1 || each == 0 {
             return left;
+        }
+        let room = if self.growth < 0 { length - low } else { high - length };
+        // As a rule the next one is in another cell, which needs no division.
+        if room < each {
+            return 1;
         }
         let last = self.length(self.steps - 1);
         if low <= last && last <= high {
             return left;
-        }
-        let value = self.length(j);
-        let room = if self.growth < 0 { value - low } else { high - value };
-        let each = self.growth.unsigned_abs();
-        // As a rule the next one is in another cell, which needs no division.
-        if room < each {
-            return 1;
         }
         let more = room / each;
         u64::try_from(more).map_or(left, |more| left.min(more.saturating_add(1)))
@@ -92,7 +90,7 @@ impl GapRun {
             }
             let first = self.length(j);
             let Cell(which, low, high) = cell(first);
-            let steps = self.alike(j, (low, high));
+            let steps = self.alike(j, first, (low, high));
             j += steps;
             Some((which, Self { first: Ticks(first), steps, ..self }))
         })

@@ -7,7 +7,7 @@
 //! run; where they do not, the policy does not keep its batch full.
 
 use crate::error::Result;
-use crate::memory::ServerSettings;
+use crate::memory::{Order, ServerSettings};
 use crate::policy::Policy;
 use crate::replica::Replica;
 use crate::server::{Job, Server};
@@ -134,7 +134,7 @@ impl OfferedLoad {
         Ok(Self {
             arrival_rate: arrival_rate(workload),
             saturated_demand_s: None,
-            saturated_rate: rate_while_waiting(server, jobs(workload))?,
+            saturated_rate: rate_of_all(server, jobs(workload))?,
         })
     }
 
@@ -152,7 +152,7 @@ impl OfferedLoad {
         Ok(Self {
             arrival_rate: arrival_rate(&coming),
             saturated_demand_s: None,
-            saturated_rate: rate_while_waiting(server, jobs)?,
+            saturated_rate: rate_of_all(server, jobs)?,
         })
     }
 
@@ -247,7 +247,61 @@ fn rate_at_once<P: Policy, T: StepTime>(
     settings: ServerSettings,
     step_time: T,
 ) -> Result<Option<f64>> {
-    rate_while_waiting(Replica::new(policy, step_time).settings(settings), jobs(workload))
+    if settings.order == Order::Fcfs && policy.sees_the_head_only() {
+        let waiting = policy.max_num_seqs();
+        let ahead = Ahead { least: waiting, most: waiting.saturating_add(AHEAD) };
+        return rate_ahead(workload, policy, settings, step_time, ahead);
+    }
+    rate_of_all(Replica::new(policy, step_time).settings(settings), jobs(workload))
+}
+
+/// The same where who waits behind others changes nothing, so that few have to be told at a time.
+fn rate_ahead<P: Policy, T: StepTime>(
+    workload: &Workload,
+    mut policy: P,
+    settings: ServerSettings,
+    step_time: T,
+    ahead: Ahead,
+) -> Result<Option<f64>> {
+    let server = Replica::new(&mut policy, &step_time).settings(settings);
+    match rate_while_waiting(server, jobs(workload), ahead)? {
+        Measured::Rate(rate) => Ok(rate),
+        // More were admitted between two looks than were told.
+        Measured::RanOut => {
+            rate_of_all(Replica::new(policy, step_time).settings(settings), jobs(workload))
+        }
+    }
+}
+
+/// The rate of a server that is told of all requests at once.
+fn rate_of_all(server: impl Server, jobs: impl Iterator<Item = Job>) -> Result<Option<f64>> {
+    match rate_while_waiting(server, jobs, Ahead::ALL)? {
+        Measured::Rate(rate) => Ok(rate),
+        Measured::RanOut => Ok(None),
+    }
+}
+
+/// How many requests a server is told of that are not in its batch, while there are more.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    /// More than that wait at any time; of so many, all may have been in the batch and come back.
+    least: u64,
+    /// So many are told.
+    most: u64,
+}
+
+impl Ahead {
+    const ALL: Self = Self { least: 0, most: u64::MAX };
+}
+
+/// So many more than have to wait are told: more than leave the queue between two looks, as a rule.
+const AHEAD: u64 = 1024;
+
+/// What a run that is told of its requests as it goes comes to.
+enum Measured {
+    Rate(Option<f64>),
+    /// The queue may have been empty while there were more to tell.
+    RanOut,
 }
 
 /// The requests of a workload.
@@ -258,15 +312,27 @@ fn jobs(workload: &Workload) -> impl Iterator<Item = Job> {
 /// So many requests end before the run is looked at again, which keeps them in the cache.
 const LOOK_AFTER: usize = 256;
 
-/// Requests per second that a server completes while these wait, which all come at once. The run
+/// Requests per second that a server completes while these wait, as if all had come at once. The run
 /// ends when nobody waits any more, and remembers two instants a request.
 fn rate_while_waiting(
     mut server: impl Server,
     jobs: impl Iterator<Item = Job>,
-) -> Result<Option<f64>> {
-    for job in jobs {
-        server.submit(Job { arrival: Ticks::ZERO, ..job })?;
-    }
+    ahead: Ahead,
+) -> Result<Measured> {
+    let mut jobs = jobs.peekable();
+    let mut tell = |server: &mut dyn Server, at: Ticks| -> Result<bool> {
+        if jobs.peek().is_none() {
+            return Ok(true);
+        }
+        let waiting = server.load().waiting;
+        let none_yet = at == Ticks::ZERO;
+        let more = usize::try_from(ahead.most - waiting.min(ahead.most)).unwrap_or(usize::MAX);
+        for job in jobs.by_ref().take(more) {
+            server.submit(Job { arrival: at, ..job })?;
+        }
+        Ok(none_yet || ahead.least < waiting)
+    };
+    tell(&mut server, Ticks::ZERO)?;
     let (mut scheduled, mut ends, mut over) = (Vec::new(), Vec::new(), Vec::new());
     let mut keep = |record: &RequestRecord| {
         scheduled.extend(record.scheduled());
@@ -283,6 +349,9 @@ fn rate_while_waiting(
             window = window.after(window);
         }
         over.drain(..).for_each(|o| keep(&o.progress.record));
+        if !ended && !tell(&mut server, to)? {
+            return Ok(Measured::RanOut);
+        }
         if ended || server.load().waiting == 0 {
             // The step under way may have the last of them, who is scheduled when it ends.
             let inside = server.inside();
@@ -297,7 +366,7 @@ fn rate_while_waiting(
     }
     scheduled.sort_unstable();
     ends.sort_unstable();
-    Ok(rate_after_a_turn(&scheduled, &ends))
+    Ok(Measured::Rate(rate_after_a_turn(&scheduled, &ends)))
 }
 
 /// The rate of ends from when as many have ended as are in the batch, which was filled at the start
@@ -317,6 +386,48 @@ fn rate_after_a_turn(scheduled: &[Ticks], ends: &[Ticks]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of few requests that are told at a time, or all at once: the same rate; and a server that runs
+    /// out of them is told of all.
+    #[test]
+    fn who_is_told_later_changes_no_rate() {
+        use crate::{
+            DecodeFirst, KvPool, Orca, PrefillFirst, Sarathi, StaticBatch, WorkloadRequest,
+        };
+
+        let request = |i: u64| {
+            let (input, output) = (1 + i * 7919 % 611, 1 + i * 104_729 % 97);
+            WorkloadRequest::new(i, Ticks::from_nanoseconds(i), input, output)
+        };
+        let workload = Workload::new((0..3000).map(request).collect()).unwrap();
+        let step_time: crate::Affine =
+            "base=3ms,prefill=7us/token,context=1ns/token".parse().unwrap();
+        let mut settings = ServerSettings::default();
+        for kv in [None, Some(KvPool::new(120, 16).unwrap())] {
+            settings.kv = kv;
+            let policies: [fn() -> Box<dyn Policy>; 5] = [
+                || Box::new(DecodeFirst::new(6, 100).unwrap()),
+                || Box::new(Sarathi::new(6, 200).unwrap()),
+                || Box::new(PrefillFirst::new(6, 700).unwrap()),
+                || Box::new(Orca::new(6).unwrap()),
+                || Box::new(StaticBatch::new(6).unwrap()),
+            ];
+            for policy in policies {
+                let server = Replica::new(policy(), step_time).settings(settings);
+                let all = rate_of_all(server, jobs(&workload)).unwrap();
+                assert!(all.is_some());
+                for most in [7, 20, 600, 2000] {
+                    let ahead = Ahead { least: 6, most };
+                    let told = rate_ahead(&workload, policy(), settings, step_time, ahead);
+                    assert_eq!(told.unwrap(), all, "{} {most}", policy().name());
+                }
+                let server = Replica::new(policy(), step_time).settings(settings);
+                let ahead = Ahead { least: 6, most: 2000 };
+                let told = rate_while_waiting(server, jobs(&workload), ahead).unwrap();
+                assert!(matches!(told, Measured::Rate(rate) if rate == all));
+            }
+        }
+    }
 
     /// By hand, in seconds, with two places: at 1 one request has ended and two are in the batch, at 2
     /// two have ended and two are. From then to the last admission, at 6, six more end: 1.5/s.

@@ -22,6 +22,7 @@ mod gpu;
 mod params;
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use metrics_core::model::{KvShape, LayerGroup, ModelFields, ModelShape};
 use metrics_core::units::Bytes;
@@ -102,7 +103,7 @@ impl Model {
             let also = row.aliases.iter().map(String::as_str);
             std::iter::once(row.name.as_str()).chain(also).map(model_name).collect()
         };
-        choose("model", name, &model_name(name), &rows, |row| &row.name, names)?.checked()
+        choose("model", name, &model_name(name), rows, |row| &row.name, names)?.checked()
     }
 
     /// All models of the table.
@@ -387,8 +388,14 @@ struct Row {
     config: Map<String, Value>,
 }
 
-fn rows() -> Result<Vec<Row>> {
-    Ok(parse::<Table>(TABLE.0, TABLE.1)?.model)
+/// The rows of the table, read once for all runs of a sweep.
+fn rows() -> Result<&'static [Row]> {
+    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
+    if let Some(rows) = ROWS.get() {
+        return Ok(rows);
+    }
+    let rows = parse::<Table>(TABLE.0, TABLE.1)?.model;
+    Ok(ROWS.get_or_init(|| rows))
 }
 
 impl Row {

@@ -94,6 +94,10 @@ impl Policy for DecodeFirst {
         Some(input_tokens.div_ceil(self.chunk) + output_tokens)
     }
 
+    fn sees_the_head_only(&self) -> bool {
+        true
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         let crowded = 0 < step.make_room()?;
         while !crowded && step.swap_in() {}

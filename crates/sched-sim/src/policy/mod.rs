@@ -105,6 +105,12 @@ pub trait Policy {
         None
     }
 
+    /// Whether who waits behind the head of a queue of first come, first served changes nothing in
+    /// what it decides, and nobody whom it preempts goes behind them; by default nothing is claimed.
+    fn sees_the_head_only(&self) -> bool {
+        false
+    }
+
     /// Decides one step.
     ///
     /// # Errors
@@ -159,6 +165,10 @@ macro_rules! behind {
 
             fn slot_steps(&self, input_tokens: u64, output_tokens: u64) -> Option<u64> {
                 (**self).slot_steps(input_tokens, output_tokens)
+            }
+
+            fn sees_the_head_only(&self) -> bool {
+                (**self).sees_the_head_only()
             }
 
             fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {

@@ -58,6 +58,10 @@ impl Policy for Orca {
         Reserve::Maximum
     }
 
+    fn sees_the_head_only(&self) -> bool {
+        true
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         while step.swap_in() {}
         step.decode_all()?;

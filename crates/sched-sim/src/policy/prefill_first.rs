@@ -85,6 +85,10 @@ impl Policy for PrefillFirst {
         self.preemption
     }
 
+    fn sees_the_head_only(&self) -> bool {
+        true
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         while step.running() < self.max_num_seqs
             && let Some(next) = step.next_waiting()

@@ -84,6 +84,10 @@ impl Policy for Sarathi {
         self.preemption
     }
 
+    fn sees_the_head_only(&self) -> bool {
+        true
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         // The prompt in progress has to stay the request admitted last.
         if step.make_room()? == 0 && step.prefilling() == 0 {

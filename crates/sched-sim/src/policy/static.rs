@@ -60,6 +60,10 @@ impl Policy for StaticBatch {
         Reserve::Maximum
     }
 
+    fn sees_the_head_only(&self) -> bool {
+        true
+    }
+
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         if step.running() > 0 {
             return step.decode_all();

@@ -1,5 +1,7 @@
 //! GPUs: memory, bandwidth and peaks, each with its source.
 
+use std::sync::OnceLock;
+
 use metrics_core::units::{Bytes, BytesPerSecond, FlopPerSecond};
 use serde::Deserialize;
 
@@ -70,7 +72,7 @@ impl Gpu {
             let also = row.aliases.iter().map(String::as_str);
             std::iter::once(row.name.as_str()).chain(also).map(gpu_name).collect()
         };
-        choose("GPU", name, &gpu_name(name), &rows, |row| &row.name, names)?.checked()
+        choose("GPU", name, &gpu_name(name), rows, |row| &row.name, names)?.checked()
     }
 
     /// All GPUs of the table.
@@ -130,8 +132,14 @@ struct Row {
     source: String,
 }
 
-fn rows() -> Result<Vec<Row>> {
-    Ok(parse::<Table>(TABLE.0, TABLE.1)?.gpu)
+/// The rows of the table, read once for all runs of a sweep.
+fn rows() -> Result<&'static [Row]> {
+    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
+    if let Some(rows) = ROWS.get() {
+        return Ok(rows);
+    }
+    let rows = parse::<Table>(TABLE.0, TABLE.1)?.gpu;
+    Ok(ROWS.get_or_init(|| rows))
 }
 
 impl Row {
