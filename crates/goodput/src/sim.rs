@@ -757,6 +757,14 @@ pub fn in_parallel<T: Send>(
         keep_memory();
     }
     let asked = jobs.map(|n| usize::try_from(n).unwrap_or(usize::MAX).min(settings.max(1)));
+    if settings == 1 {
+        // Threads that would only wait take longer to start than a short run, which the pool of
+        // one thread does where it is; of a thread that has one, another pool cannot be made.
+        let here = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
+        if let Ok(pool) = here {
+            return pool.install(work);
+        }
+    }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(asked.unwrap_or(0)).build()?;
     pool.install(work)
 }

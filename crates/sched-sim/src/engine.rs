@@ -10,7 +10,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::{Add, Div, Mul, Sub};
 
 use crate::error::Result;
 use crate::history::{Blocks, Observer, Stretch};
@@ -169,9 +168,11 @@ struct Paged {
     seats: Option<Seats>,
     /// Blocks that the decodes of the step that is being filled need.
     asked: u64,
-    /// How many decodes have so many tokens in their last block when the decode clock reads 0:
-    /// a request that has stored s tokens at reading t is counted at s − t, modulo the block.
+    /// How many decodes have so many tokens in their last block, counted from class `full` on: a
+    /// token more for all moves that one, and nobody.
     residues: Vec<u64>,
+    /// The class of those whose last block is full.
+    full: usize,
     decoding: u64,
 }
 
@@ -186,7 +187,7 @@ impl Paged {
         let seats = memory.radix.then(|| Seats::new(memory.pool));
         // At most 2³² − 1, and as many as one block has tokens.
         let size = usize::try_from(memory.pool.block_size()).unwrap_or(usize::MAX);
-        Self { memory, kv, used: 0, seats, asked: 0, residues: vec![0; size], decoding: 0 }
+        Self { memory, kv, used: 0, seats, asked: 0, residues: vec![0; size], full: 0, decoding: 0 }
     }
 
     /// Blocks in use, each counted once.
@@ -210,55 +211,64 @@ impl Paged {
         self.kv.blocks - self.used() - self.asked
     }
 
-    /// Where requests are counted that have stored `tokens` at this reading of the decode clock.
-    fn class(&self, tokens: u64, clock: u64) -> usize {
-        let (tokens, clock) = (self.memory.pool.split(tokens).1, self.memory.pool.split(clock).1);
-        // Below the length of the list.
+    /// Where requests are counted that have stored `tokens`.
+    fn class(&self, tokens: u64) -> usize {
+        let size = self.residues.len();
+        // Less than a block has.
         #[allow(clippy::cast_possible_truncation)]
-        let class = (if tokens < clock { tokens + self.size() } else { tokens } - clock) as usize;
-        class
+        let class = self.memory.pool.split(tokens).1 as usize + self.full;
+        if class < size { class } else { class - size }
     }
 
-    /// Blocks that the decodes need in the step at this reading: those whose last one is full.
-    fn need(&self, clock: u64) -> u64 {
-        if self.memory.grows() { self.residues[self.class(0, clock)] } else { 0 }
+    /// Blocks that the decodes need in the next step: those whose last one is full.
+    fn need(&self) -> u64 {
+        if self.memory.grows() { self.residues[self.full] } else { 0 }
+    }
+
+    /// All that decode have stored so many tokens more.
+    fn age(&mut self, steps: u64) {
+        // Less than a block has.
+        #[allow(clippy::cast_possible_truncation)]
+        let rest = self.memory.pool.split(steps).1 as usize;
+        self.full = if rest <= self.full { self.full } else { self.full + self.residues.len() };
+        self.full -= rest;
     }
 
     /// A request that has stored `tokens` begins to decode, or ends.
-    fn join(&mut self, tokens: u64, clock: u64) {
-        let class = self.class(tokens, clock);
+    fn join(&mut self, tokens: u64) {
+        let class = self.class(tokens);
         self.residues[class] += 1;
         self.decoding += 1;
     }
 
-    fn part(&mut self, tokens: u64, clock: u64) {
-        let class = self.class(tokens, clock);
+    fn part(&mut self, tokens: u64) {
+        let class = self.class(tokens);
         self.residues[class] -= 1;
         self.decoding -= 1;
     }
 
-    /// The blocks that the decodes need in each step from this reading on, as many steps as a block
-    /// has tokens; after them the same again.
-    fn needs(&self, clock: u64) -> impl Iterator<Item = u64> {
+    /// The blocks that the decodes need in each step from now on, as many steps as a block has
+    /// tokens; after them the same again.
+    fn needs(&self) -> impl Iterator<Item = u64> {
         let grows = self.memory.grows();
-        let (low, high) = self.residues.split_at(self.class(0, clock) + 1);
+        let (low, high) = self.residues.split_at(self.full + 1);
         let cycle = low.iter().rev().chain(high.iter().rev());
         cycle.map(move |&need| if grows { need } else { 0 })
     }
 
-    /// Blocks that the decodes take in `steps` steps from this reading on.
-    fn growth(&self, clock: u64, steps: u64) -> u64 {
+    /// Blocks that the decodes take in so many steps from now on.
+    fn growth(&self, steps: u64) -> u64 {
         if !self.memory.grows() {
             return 0;
         }
         let (cycles, rest) = self.memory.pool.split(steps);
         // Less than a block has tokens.
         let rest = usize::try_from(rest).unwrap_or(usize::MAX);
-        cycles * self.decoding + self.needs(clock).take(rest).sum::<u64>()
+        cycles * self.decoding + self.needs().take(rest).sum::<u64>()
     }
 
-    /// For how many of at most `steps` steps from this reading on there are blocks.
-    fn lasts(&self, clock: u64, steps: u64) -> u64 {
+    /// For how many of at most `steps` steps from now on there are blocks.
+    fn lasts(&self, steps: u64) -> u64 {
         let free = self.kv.blocks - self.used();
         // In a cycle of as many steps as a block has tokens, each decode takes one block.
         let begun = self.memory.pool.split(steps).0 + 1;
@@ -267,7 +277,7 @@ impl Paged {
         }
         let Some(cycles) = free.checked_div(self.decoding) else { return steps };
         let (mut rest, mut lasts) = (free - cycles * self.decoding, cycles * self.size());
-        for need in self.needs(clock) {
+        for need in self.needs() {
             let Some(left) = rest.checked_sub(need).filter(|_| lasts < steps) else { break };
             rest = left;
             lasts += 1;
@@ -275,47 +285,62 @@ impl Paged {
         lasts.min(steps)
     }
 
-    /// Sums over the steps j = 0, 1, … of a stretch from this reading on: of the blocks that are
-    /// taken, of j times them, and of j (j − 1) / 2 times them.
-    fn sums<N>(&self, clock: u64, steps: u64) -> [N; 3]
-    where
-        N: Copy + From<u64> + Add<Output = N> + Sub<Output = N> + Mul<Output = N> + Div<Output = N>,
-    {
-        let n = |x: u64| N::from(x);
-        let size = n(self.size());
+    /// Sums over the steps j = 0, 1, … of a stretch from now on: of the blocks that are taken, of j
+    /// times them, and of j (j − 1) / 2 times them.
+    fn sums(&self, steps: u64) -> [u128; 3] {
+        if steps < 1 << 10 && self.decoding < 1 << 32 {
+            self.short_sums(steps)
+        } else {
+            self.long_sums(steps)
+        }
+    }
+
+    /// The same of so few steps that they fit into one word, from the last to the first: what was
+    /// added up so far is added once more for each step before.
+    fn short_sums(&self, steps: u64) -> [u128; 3] {
+        let size = self.residues.len();
+        let mut class = self.class(self.size() - self.memory.pool.split(steps - 1).1);
+        let mut sums = [0_u64; 3];
+        for _ in 0..steps {
+            sums[2] += sums[1];
+            sums[1] += sums[0];
+            sums[0] += self.residues[class];
+            class = if class + 1 < size { class + 1 } else { 0 };
+        }
+        sums.map(u128::from)
+    }
+
+    /// The same of any number of steps, class by class.
+    fn long_sums(&self, steps: u64) -> [u128; 3] {
+        let size = u128::from(self.size());
         let (whole, rest) = self.memory.pool.split(steps);
         // Of steps a, a + size, …: how many, and what they and their squares are beyond those of a.
         let terms = |m: u64| {
-            let pairs = n(m) * n(m.saturating_sub(1)) / n(2);
-            let squares = pairs * n((2 * m).saturating_sub(1)) / n(3);
-            (n(m), size * pairs, size * size * squares)
+            let m = u128::from(m);
+            let pairs = m * m.saturating_sub(1) / 2;
+            let squares = pairs * (2 * m).saturating_sub(1) / 3;
+            (m, size * pairs, size * size * squares)
         };
         let (more, fewer) = (terms(whole + 1), terms(whole));
-        let cycle = usize::try_from(steps.min(self.size())).unwrap_or(usize::MAX);
-        let (mut sums, mut a) = ([n(0); 3], 0);
-        self.needs(clock).take(cycle).for_each(|need| {
+        let mut sums = [0; 3];
+        for (a, need) in (0..steps).zip(self.needs()) {
             let (m, beyond, squares) = if a < rest { more } else { fewer };
-            let (at, need) = (n(a), n(need));
+            let (at, need) = (u128::from(a), u128::from(need));
             let each = m * at + beyond;
-            let pairs = (m * at * at + n(2) * at * beyond + squares - each) / n(2);
+            let pairs = (m * at * at + 2 * at * beyond + squares - each) / 2;
             sums = [sums[0] + need * m, sums[1] + need * each, sums[2] + need * pairs];
-            a += 1;
-        });
+        }
         sums
     }
 
     /// Takes the blocks of a stretch in which all decode, or of a step in which some do.
-    fn run(&mut self, stretch: &Stretch, clock: u64, all: bool) {
+    fn run(&mut self, stretch: &Stretch, all: bool) {
         let Stretch { steps, time, .. } = *stretch;
         // Blocks that are taken in step j are there from its start, j · first + growth · j (j − 1) / 2.
         let [grown, steps_before, pairs_before] = if !all || !self.memory.grows() {
             [if all { 0 } else { self.asked }, 0, 0].map(u128::from)
-        } else if steps == 1 {
-            [self.need(clock), 0, 0].map(u128::from)
-        } else if steps < 1 << 10 && self.decoding < 1 << 32 {
-            self.sums::<u64>(clock, steps).map(u128::from)
         } else {
-            self.sums(clock, steps)
+            self.sums(steps)
         };
         let held = stretch.duration().0.wrapping_mul(u128::from(self.used()) + grown);
         let aged = time.growth.cast_unsigned().wrapping_mul(pairs_before);
@@ -499,10 +524,10 @@ impl Skipping {
     /// Blocks while the first and the last of so many decided steps run. What is cached makes room
     /// here already, which takes the same leaves in the same order as at the end of the stretch.
     pub fn blocks_in(&mut self, steps: u64) -> Option<[Blocks; 2]> {
-        let (all, clock) = (self.all_decode, self.decode_clock);
+        let all = self.all_decode;
         let p = self.paged.as_mut()?;
         Some([1, steps].map(|n| {
-            let used = p.used() + if all { p.growth(clock, n) } else { p.asked };
+            let used = p.used() + if all { p.growth(n) } else { p.asked };
             let cached = p.seats.as_mut().map(|seats| {
                 seats.make_free(0, used);
                 seats.cached()
@@ -517,7 +542,7 @@ impl Skipping {
 
     /// Blocks that one more token of every decode needs.
     pub fn decode_blocks(&self) -> u64 {
-        self.paged.as_ref().map_or(0, |p| p.need(self.decode_clock))
+        self.paged.as_ref().map_or(0, |p| p.need())
     }
 
     /// Blocks that one more token of a decode needs.
@@ -749,7 +774,7 @@ impl Skipping {
         self.context += known;
         if let Some(paged) = &mut self.paged {
             paged.used += paged.memory.holding(r, stored);
-            paged.join(stored, self.decode_clock);
+            paged.join(stored);
         }
         self.fresh.push(i);
         self.returned.push(i);
@@ -819,11 +844,10 @@ impl Skipping {
 
     /// Frees the blocks of a decode that knows so many tokens.
     fn give_back(&mut self, known: u64, r: &Entry) {
-        let clock = self.decode_clock;
         if let Some(paged) = &mut self.paged {
             let memory = paged.memory;
             let stored = known - memory.lag;
-            paged.part(stored, clock);
+            paged.part(stored);
             paged.used -= memory.holding(r, stored);
         }
     }
@@ -877,7 +901,7 @@ impl Skipping {
             steps = steps.min((self.rows[i].target - self.prefilled(i)) / tokens);
         }
         match &self.paged {
-            Some(paged) if self.all_decode => paged.lasts(self.decode_clock, steps),
+            Some(paged) if self.all_decode => paged.lasts(steps),
             _ => steps,
         }
     }
@@ -912,7 +936,7 @@ impl Skipping {
         self.note_left_out(stretch, requests);
         self.date_returns(stretch.start, requests);
         if let Some(paged) = &mut self.paged {
-            paged.run(stretch, self.decode_clock, self.all_decode);
+            paged.run(stretch, self.all_decode);
         }
         self.apply_decodes(stretch, requests);
         while let Some((due, i)) = next(&mut self.finishes, &self.rows, Phase::Decode)
@@ -1046,6 +1070,9 @@ impl Skipping {
         let first_end = stretch.start.after(stretch.time.first);
         if self.all_decode {
             self.decode_clock += stretch.steps;
+            if let Some(paged) = &mut self.paged {
+                paged.age(stretch.steps);
+            }
             self.context += stretch.steps * self.decoding;
             self.gaps_of_all(stretch, first_end, requests);
         } else if !self.decodes.is_empty() {
@@ -1058,8 +1085,8 @@ impl Skipping {
                 self.context += stretch.steps;
                 if let Some(paged) = &mut self.paged {
                     let stored = known - paged.memory.lag;
-                    paged.part(stored, self.decode_clock);
-                    paged.join(stored + stretch.steps, self.decode_clock);
+                    paged.part(stored);
+                    paged.join(stored + stretch.steps);
                 }
                 let fresh = self.fresh.contains(&i);
                 let apart = self.apart.contains(&i);
@@ -1182,7 +1209,7 @@ impl Skipping {
         self.decoding += 1;
         self.context += target;
         if let Some(paged) = &mut self.paged {
-            paged.join(target, self.decode_clock);
+            paged.join(target);
         }
         r.prompt_done(end);
         let mut left = r.output - decoded;
@@ -1281,4 +1308,38 @@ fn next(agenda: &mut Agenda, rows: &[Row], phase: Phase) -> Option<(u64, u32)> {
         agenda.pop();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KvPool;
+
+    /// Step by step, and from the last step to the first, and class by class: the same blocks.
+    #[test]
+    fn the_blocks_of_a_stretch_add_up_the_same_three_ways() {
+        for size in [1, 3, 16] {
+            let pool = KvPool::new(1 << 20, size).unwrap();
+            let reserve = Reserve::Prompt;
+            let mut paged =
+                Paged::new(Memory { pool, reserve, watermark: 0, lag: 1, radix: false });
+            for i in 0..40 {
+                paged.join(i * i);
+                paged.age(i % 5);
+            }
+            for steps in 1..200_u64 {
+                let mut by_hand = [0_u128; 3];
+                for (j, need) in
+                    (0..u128::from(steps)).zip(paged.needs().collect::<Vec<_>>().iter().cycle())
+                {
+                    let need = u128::from(*need);
+                    let pairs = j * j.saturating_sub(1) / 2;
+                    by_hand = [by_hand[0] + need, by_hand[1] + j * need, by_hand[2] + pairs * need];
+                }
+                assert_eq!(paged.short_sums(steps), by_hand, "{size} {steps}");
+                assert_eq!(paged.long_sums(steps), by_hand, "{size} {steps}");
+                assert_eq!(u128::from(paged.growth(steps)), by_hand[0], "{size} {steps}");
+            }
+        }
+    }
 }

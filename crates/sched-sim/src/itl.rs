@@ -152,6 +152,8 @@ fn cell(value: u128) -> Cell {
 #[derive(Clone, Debug, Default)]
 pub struct InterTokenLatency {
     runs: Vec<Kept>,
+    /// Runs that are too long for that, of which there are few.
+    long: Vec<GapRun>,
     /// Gaps by bucket.
     counts: Vec<u64>,
     n: u64,
@@ -163,10 +165,32 @@ pub struct InterTokenLatency {
 /// A run as it is kept: there may be as many as events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kept {
-    first: u128,
+    first: u64,
     growth: i64,
     steps: u32,
     requests: u32,
+}
+
+impl Kept {
+    /// None of a first gap of more than 18 seconds, or of 2³² steps.
+    fn of(run: &GapRun) -> Option<Self> {
+        Some(Self {
+            first: u64::try_from(run.first.0).ok()?,
+            growth: if run.steps == 1 { 0 } else { i64::try_from(run.growth).ok()? },
+            steps: u32::try_from(run.steps).ok()?,
+            requests: u32::try_from(run.requests).ok()?,
+        })
+    }
+
+    fn run(&self) -> GapRun {
+        let Self { first, growth, steps, requests } = *self;
+        GapRun {
+            first: Ticks(first.into()),
+            growth: growth.into(),
+            steps: steps.into(),
+            requests: requests.into(),
+        }
+    }
 }
 
 impl InterTokenLatency {
@@ -215,18 +239,11 @@ impl InterTokenLatency {
     }
 
     fn keep(&mut self, run: &GapRun) {
-        let steps = u32::try_from(run.steps);
-        // A batch has fewer than 2³² requests.
-        let requests = u32::try_from(run.requests).unwrap_or(u32::MAX);
-        let growth = if run.steps == 1 { Ok(0) } else { i64::try_from(run.growth) };
-        let (Ok(steps), Ok(growth)) = (steps, growth) else {
-            // Longer than any run of steps comes to be: in halves, down to single gaps.
-            let half = run.steps / 2;
-            self.keep(&GapRun { steps: half, ..*run });
-            self.keep(&GapRun { first: Ticks(run.length(half)), steps: run.steps - half, ..*run });
+        let Some(kept) = Kept::of(run) else {
+            self.long.push(*run);
             return;
         };
-        let kept = Kept { first: run.first.0, growth, steps, requests };
+        let Kept { growth, steps, requests, .. } = kept;
         match self.runs.last_mut() {
             // Equal steps in a row, and equal gaps of several answers, are one entry.
             Some(last) if (last.first, last.growth) == (kept.first, 0) && growth == 0 => {
@@ -274,22 +291,25 @@ impl InterTokenLatency {
     /// The gaps of each of these buckets, which are in ascending order.
     fn pieces(&self, wanted: &[usize]) -> Vec<Vec<GapRun>> {
         let mut pieces = vec![Vec::new(); wanted.len()];
-        let cells: Vec<(u128, u128)> = wanted.iter().map(|&bucket| bounds(bucket)).collect();
-        for kept in &self.runs {
-            let run = GapRun {
-                first: Ticks(kept.first),
-                growth: kept.growth.into(),
-                steps: kept.steps.into(),
-                requests: kept.requests.into(),
-            };
-            let last = run.length(run.steps - 1);
-            let (least, most) = (kept.first.min(last), kept.first.max(last));
-            for (&(low, high), pieces) in cells.iter().zip(&mut pieces) {
-                if low <= least && most <= high {
-                    pieces.push(run);
-                } else if least <= high && low <= most {
-                    let inside = run.pieces(cell).filter(|piece| bounds(piece.0) == (low, high));
-                    pieces.extend(inside.map(|piece| piece.1));
+        // How many of them are below each bucket: two tell whether a run has gaps in any.
+        let mut below = vec![0; self.counts.len() + 1];
+        let mut more = wanted.iter().peekable();
+        for bucket in 0..self.counts.len() {
+            below[bucket + 1] = below[bucket] + usize::from(more.next_if_eq(&&bucket).is_some());
+        }
+        for run in self.runs.iter().map(Kept::run).chain(self.long.iter().copied()) {
+            let (first, last) = (bucket(run.first.0), bucket(run.length(run.steps - 1)));
+            let touched = below[first.min(last)]..below[first.max(last) + 1];
+            if touched.is_empty() {
+                continue;
+            }
+            if first == last {
+                pieces[touched.start].push(run);
+                continue;
+            }
+            for (bucket, piece) in run.pieces(cell) {
+                if let Ok(which) = wanted.binary_search(&bucket) {
+                    pieces[which].push(piece);
                 }
             }
         }

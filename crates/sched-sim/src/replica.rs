@@ -423,9 +423,13 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             Engine::Plain(_) => (1, StretchTime::one(self.step_time.step(&work))),
         };
         let moved = on!(&mut self.engine, b => b.take_moved());
-        let moving = self.policy.preemption().move_time(moved);
-        // A step in which KV moves is a stretch of its own.
-        let time = if moved > 0 { StretchTime::one(time.first.after(moving)) } else { time };
+        let time = if moved > 0 {
+            // A step in which KV moves is a stretch of its own.
+            let moving = self.policy.preemption().move_time(moved);
+            StretchTime::one(time.first.after(moving))
+        } else {
+            time
+        };
         let (steps, duration) = self.until_something_comes(steps, &time, horizon.arrivals, cut);
         self.flight = Some(Stretch {
             start: at,

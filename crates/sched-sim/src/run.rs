@@ -400,19 +400,21 @@ impl<'w> Books<'w> {
 
     /// Enters a request that is over; its number is its position in the workload, and one that
     /// is no position is ignored.
+    #[inline]
     pub fn take(&mut self, over: Over) {
-        let Over { progress, at, ending, server: _ } = over;
-        let Some(position) = self.note(&progress) else { return };
+        let Some(position) = self.note(&over.progress) else { return };
+        let Over { progress: p, ending, .. } = &over;
         let asked = self.workload.requests().get(position).map(|r| r.output_tokens);
+        let whole = *ending == Ending::Completed && asked == Some(p.output_tokens);
         // Most have nothing to tell, and a row that would tell nothing is not made for them.
-        if ending == Ending::Completed
-            && asked == Some(progress.output_tokens)
-            && progress.stalls.is_empty()
-            && progress.held.is_empty()
-            && progress.transfer.is_none()
-        {
-            return;
+        if !(whole && p.stalls.is_empty() && p.held.is_empty() && p.transfer.is_none()) {
+            self.tell(position, asked, over);
         }
+    }
+
+    /// Keeps what became of a request that did not simply run to its last token.
+    fn tell(&mut self, position: usize, asked: Option<u64>, over: Over) {
+        let Over { progress, at, ending, server: _ } = over;
         let detail = RequestDetail {
             position,
             rejected: match ending {

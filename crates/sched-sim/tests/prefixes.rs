@@ -97,9 +97,21 @@ proptest! {
 /// evicted. Prompt tokens are computed or found, once and again after each preemption.
 #[test]
 fn skipping_equals_the_reference_with_shared_prefixes() {
+    let seen = std::cell::Cell::new([0; 4]);
+    // Few of the servers are so full that somebody who was there before comes back.
+    for _ in 0..20 {
+        prefixes_are_shared_alike(&seen);
+        if seen.get().iter().all(|&n| 0 < n) {
+            return;
+        }
+    }
+    panic!("{:?}: hits, evictions, preemptions, hits after them", seen.get());
+}
+
+/// A round of cases, which adds to what was `seen`.
+fn prefixes_are_shared_alike(seen: &std::cell::Cell<[u64; 4]>) {
     let inputs = (shared_workload(), sglang(), pools(), step_time(), limits());
     let config = ProptestConfig::with_cases(cases());
-    let seen = std::cell::Cell::new([0; 4]);
     proptest!(config, |((workload, policy, settings, step_time, limits) in inputs)| {
         let run = || Simulation::new(&workload, policy, step_time).settings(settings).limits(limits);
         let (mut fast_watch, mut plain_watch) = Default::default();
@@ -147,7 +159,6 @@ fn skipping_equals_the_reference_with_shared_prefixes() {
         }
         prop_assert!(!exact || prompts == s.prefill_tokens, "{} {}", prompts, s.prefill_tokens);
     });
-    assert!(seen.get().iter().all(|&n| 0 < n), "{:?}: hits, evictions, preemptions", seen.get());
 }
 
 /// How many cases: 300, or what `PROPTEST_CASES` says.
