@@ -182,6 +182,19 @@ impl Kept {
         })
     }
 
+    /// How long the last gap is; a product of this size is one operation.
+    fn last(&self) -> u128 {
+        let grown = i128::from(self.growth) * i128::from(self.steps - 1);
+        (i128::from(self.first) + grown).max(0).cast_unsigned()
+    }
+
+    /// How long all of them are together, for one answer.
+    fn total(&self) -> u128 {
+        let steps = u64::from(self.steps);
+        let pairs = i128::from(self.growth) * i128::from(steps * (steps - 1) / 2);
+        (i128::from(self.first) * i128::from(steps) + pairs).max(0).cast_unsigned()
+    }
+
     fn run(&self) -> GapRun {
         let Self { first, growth, steps, requests } = *self;
         GapRun {
@@ -217,7 +230,11 @@ impl InterTokenLatency {
         if run.steps == 0 || run.requests == 0 {
             return;
         }
-        let last = run.length(run.steps - 1);
+        let kept = Kept::of(run);
+        let (last, total) = match &kept {
+            Some(kept) => (kept.last(), kept.total()),
+            None => (run.length(run.steps - 1), run.total()),
+        };
         let at = bucket(run.first.0);
         // Most runs lie in one bucket, which two ends tell.
         if at == bucket(last) {
@@ -226,9 +243,12 @@ impl InterTokenLatency {
             run.pieces(cell).for_each(|(at, piece)| self.count(at, piece.steps * piece.requests));
         }
         self.n += run.steps * run.requests;
-        self.total = self.total.wrapping_add(run.total().wrapping_mul(run.requests.into()));
+        self.total = self.total.wrapping_add(total.wrapping_mul(run.requests.into()));
         self.max = self.max.max(run.first).max(Ticks(last));
-        self.keep(run);
+        match kept {
+            Some(kept) => self.keep(kept),
+            None => self.long.push(*run),
+        }
     }
 
     fn count(&mut self, bucket: usize, gaps: u64) {
@@ -238,11 +258,7 @@ impl InterTokenLatency {
         self.counts[bucket] += gaps;
     }
 
-    fn keep(&mut self, run: &GapRun) {
-        let Some(kept) = Kept::of(run) else {
-            self.long.push(*run);
-            return;
-        };
+    fn keep(&mut self, kept: Kept) {
         let Kept { growth, steps, requests, .. } = kept;
         match self.runs.last_mut() {
             // Equal steps in a row, and equal gaps of several answers, are one entry.

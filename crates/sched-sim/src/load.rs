@@ -295,7 +295,7 @@ impl Ahead {
 }
 
 /// So many more than have to wait are told: more than leave the queue between two looks, as a rule.
-const AHEAD: u64 = 1024;
+const AHEAD: u64 = 256;
 
 /// What a run that is told of its requests as it goes comes to.
 enum Measured {
@@ -310,7 +310,7 @@ fn jobs(workload: &Workload) -> impl Iterator<Item = Job> {
 }
 
 /// So many requests end before the run is looked at again, which keeps them in the cache.
-const LOOK_AFTER: usize = 256;
+const LOOK_AFTER: usize = 64;
 
 /// Requests per second that a server completes while these wait, as if all had come at once. The run
 /// ends when nobody waits any more, and remembers two instants a request.

@@ -13,7 +13,7 @@ use crate::kv_cache::Content;
 use crate::memory::{Memory, ServerSettings};
 use crate::policy::{Horizon, Policy};
 use crate::reference::Plain;
-use crate::run::{Clock, Departures, Intake};
+use crate::run::{Clock, Coming, Departures, Intake};
 use crate::server::{Ending, Job, Leave, Over, Progress, Rejection, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, Span, Stall};
 use crate::statistics::{KvStatistics, RunStatistics};
@@ -62,24 +62,33 @@ impl Entry {
     }
 
     #[inline]
-    fn of(job: &mut Job) -> Self {
-        let leaves = job.departure();
-        let plain = job.priority == 0 && job.content.is_none() && leaves.is_none();
-        let rare = (!plain).then(|| {
-            let content = job.content.take();
-            Box::new(Rare { priority: job.priority, leaves, content, ..Rare::default() })
-        });
-        Self {
-            id: job.id,
-            arrival: job.arrival,
-            input: job.input_tokens,
-            output: job.output_tokens,
-            made: job.made_tokens,
+    fn of(coming: Coming) -> Self {
+        let Coming { id, arrival, input_tokens, output_tokens, whole } = coming;
+        let mut entry = Self {
+            id,
+            arrival,
+            input: input_tokens,
+            output: output_tokens,
+            made: 0,
             inside: true,
             record: RequestRecord::NEW,
-            token_at: job.made_at,
-            rare,
+            token_at: None,
+            rare: None,
+        };
+        if let Some(job) = whole {
+            let leaves = job.departure();
+            let Job { made_tokens, made_at, priority, content, .. } = *job;
+            (entry.made, entry.token_at) = (made_tokens, made_at);
+            if priority != 0 || content.is_some() || leaves.is_some() {
+                entry.rare = Some(Box::new(Rare { priority, leaves, content, ..Rare::default() }));
+            }
         }
+        entry
+    }
+
+    /// When and why its client leaves, if it does.
+    fn leaves(&self) -> Option<(Ticks, Leave)> {
+        self.rare.as_ref()?.leaves
     }
 
     /// Who runs first under an order that knows priorities: the lower one.
@@ -98,8 +107,7 @@ impl Entry {
     /// Why its client left, if that was before `at`.
     #[inline]
     fn left_before(&self, at: Ticks) -> Option<Leave> {
-        let leaves = self.rare.as_ref()?.leaves;
-        leaves.filter(|leaves| leaves.0 < at).map(|leaves| leaves.1)
+        self.leaves().filter(|leaves| leaves.0 < at).map(|leaves| leaves.1)
     }
 
     /// Its prompt as a segment that no other request has.
@@ -200,6 +208,16 @@ pub(crate) struct Preempted {
     pub moved: u64,
     /// When it got its last token, if that was together with all others.
     pub token_at: Option<Ticks>,
+}
+
+/// What a decision comes to.
+enum Decision {
+    /// Steps, which have not run yet.
+    Steps(Stretch),
+    /// Another decision, now or after a time without a step.
+    Again,
+    /// Nothing to do before somebody comes.
+    Nothing,
 }
 
 /// Requests that are in the same list of positions for the server and its engine.
@@ -325,52 +343,54 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     /// Decides and runs up to `until`, or to the end.
     fn advance(&mut self, until: Option<Ticks>, observer: &mut dyn Observer) -> Result<()> {
         while self.end.is_none() {
-            if let Some(flight) = self.flight {
-                let Some(until) = until.filter(|&until| until < flight.end) else {
-                    self.land(&flight, observer);
-                    continue;
-                };
-                // Of a stretch, the steps that have ended are over.
-                let gap = until.since(flight.start).unwrap_or_default();
-                let done = steps_within(&flight.time, gap, flight.steps);
-                if 1 < flight.steps && 0 < done {
-                    self.land(&first_steps(&flight, done), observer);
-                    continue;
+            let flight = if let Some(flight) = self.flight.take() {
+                flight
+            } else if until.is_some_and(|until| until <= self.clock.now) {
+                return Ok(());
+            } else {
+                match self.decide(until, until, observer)? {
+                    Decision::Steps(stretch) => stretch,
+                    Decision::Again => continue,
+                    Decision::Nothing => return Ok(()),
                 }
-                if 1 < flight.steps {
-                    self.flight = Some(first_steps(&flight, 1));
-                }
-                return Ok(());
+            };
+            let Some(until) = until.filter(|&until| until < flight.end) else {
+                self.land(&flight, observer);
+                continue;
+            };
+            // Of a stretch, the steps that have ended are over.
+            let gap = until.since(flight.start).unwrap_or_default();
+            let done = steps_within(&flight.time, gap, flight.steps);
+            if 1 < flight.steps && 0 < done {
+                self.land(&first_steps(&flight, done), observer);
+                continue;
             }
-            if until.is_some_and(|until| until <= self.clock.now) {
-                return Ok(());
-            }
-            if !self.decide(until, until, observer)? {
-                return Ok(());
-            }
+            let cut = 1 < flight.steps;
+            self.flight = Some(if cut { first_steps(&flight, 1) } else { flight });
+            return Ok(());
         }
         Ok(())
     }
 
     /// Makes the decision that is due now, whose steps are cut at `cut`, or waits for one, not
-    /// beyond `until`; `false` if there is nothing to do before that.
+    /// beyond `until`.
     fn decide(
         &mut self,
         cut: Option<Ticks>,
         until: Option<Ticks>,
         observer: &mut dyn Observer,
-    ) -> Result<bool> {
+    ) -> Result<Decision> {
         self.take_arrivals();
         self.take_departures();
         let inside = self.clock.inside();
         let waiting = on!(&self.engine, b => b.waiting());
         self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
         if inside == 0 && self.pending.is_empty() {
-            return Ok(false);
+            return Ok(Decision::Nothing);
         }
         self.end = self.clock.stopped();
         if self.end.is_some() {
-            return Ok(true);
+            return Ok(Decision::Again);
         }
         if inside == 0 {
             return Ok(self.idle(until, 0, observer));
@@ -409,7 +429,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             // What was preempted may be admitted at once; who does not stay out would go round for ever.
             if preempted && self.in_vain < inside {
                 self.in_vain += 1;
-                return Ok(true);
+                return Ok(Decision::Again);
             }
             self.in_vain = 0;
             return Ok(self.idle(until, running, observer));
@@ -431,7 +451,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             time
         };
         let (steps, duration) = self.until_something_comes(steps, &time, horizon.arrivals, cut);
-        self.flight = Some(Stretch {
+        Ok(Decision::Steps(Stretch {
             start: at,
             end: Clock::end_after(at, duration)?,
             steps,
@@ -440,8 +460,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             running: on!(&self.engine, b => b.running()),
             held_tokens: on!(&self.engine, b => b.held_tokens()),
             blocks: None,
-        });
-        Ok(true)
+        }))
     }
 
     /// Dates the preemptions of the decision just made; whether there are any.
@@ -510,7 +529,6 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
 
     /// Runs what was decided, or the first steps of it.
     fn land(&mut self, stretch: &Stretch, observer: &mut dyn Observer) {
-        self.flight = None;
         if observer.is_watching() {
             let blocks = on!(&mut self.engine, b => b.blocks_in(stretch.steps));
             observer.stretch(&Stretch { blocks, ..*stretch });
@@ -571,15 +589,17 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
 
     /// Lets in whoever has arrived by now.
     fn take_arrivals(&mut self) {
-        while let Some(mut job) = self.pending.take(self.clock.now) {
-            let mut entry = Entry::of(&mut job);
+        while let Some(coming) = self.pending.take(self.clock.now) {
+            let mut entry = Entry::of(coming);
+            let (id, arrival) = (entry.id, entry.arrival);
             if let Some(reason) = self.refusal(&entry) {
                 let progress = entry.progress(0, entry.made);
                 let ending = Ending::Rejected(reason);
-                self.clock.refuse(Over::new(progress, job.arrival, ending));
+                self.clock.refuse(Over::new(progress, arrival, ending));
                 continue;
             }
-            self.clock.let_in(job.arrival);
+            self.clock.let_in(arrival);
+            let leaves = entry.leaves();
             let position = if let Some(position) = self.vacant.pop() {
                 self.requests[position as usize] = entry;
                 position
@@ -589,8 +609,8 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             };
             let entry = &self.requests[position as usize];
             on!(&mut self.engine, b => b.arrive(position, entry));
-            if let Some((at, why)) = job.departure() {
-                self.departures.push(at, job.id, position, why);
+            if let Some((at, why)) = leaves {
+                self.departures.push(at, id, position, why);
             }
         }
     }
@@ -638,22 +658,27 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     }
 
     /// Waits, with nobody served, for who arrives or leaves next, not beyond `until` or the limit
-    /// of the run; `false` if nobody does.
-    fn idle(&mut self, until: Option<Ticks>, running: u64, observer: &mut dyn Observer) -> bool {
+    /// of the run.
+    fn idle(
+        &mut self,
+        until: Option<Ticks>,
+        running: u64,
+        observer: &mut dyn Observer,
+    ) -> Decision {
         let arrival = self.pending.next_arrival();
         let Some(next) = sooner(arrival, self.next_departure()) else {
             if until.is_none() {
                 self.end = Some(RunEnd::Stalled);
             }
-            return false;
+            return Decision::Nothing;
         };
         let ends = [until, self.clock.limits.until].into_iter().flatten();
         let to = ends.fold(next, Ticks::min);
         if to <= self.clock.now {
-            return false;
+            return Decision::Nothing;
         }
         self.clock.wait_until(to, running, observer);
-        true
+        Decision::Again
     }
 }
 
@@ -709,10 +734,13 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
 
     fn next_visible(&mut self, observer: &mut dyn Observer) -> Result<Option<Ticks>> {
         let told = self.clock.told();
-        while self.flight.is_none()
-            && self.end.is_none()
-            && self.decide(None, Some(told), observer)?
-        {}
+        while self.flight.is_none() && self.end.is_none() {
+            match self.decide(None, Some(told), observer)? {
+                Decision::Steps(stretch) => self.flight = Some(stretch),
+                Decision::Again => {}
+                Decision::Nothing => break,
+            }
+        }
         if let Some(flight) = self.flight {
             return Ok(Some(flight.end));
         }

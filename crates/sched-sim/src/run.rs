@@ -203,13 +203,13 @@ pub(crate) struct Intake {
 
 /// A job that has not been let in. There may be as many as a workload has, so that what few of them
 /// have stands apart.
-struct Coming {
-    id: u64,
-    arrival: Ticks,
-    input_tokens: u64,
-    output_tokens: u64,
+pub(crate) struct Coming {
+    pub id: u64,
+    pub arrival: Ticks,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
     /// The job, if it has more than these four.
-    whole: Option<Box<Job>>,
+    pub whole: Option<Box<Job>>,
 }
 
 impl Coming {
@@ -224,7 +224,7 @@ impl Coming {
         Job::new(self.id, self.arrival, self.input_tokens, self.output_tokens)
     }
 
-    fn job(self) -> Job {
+    pub fn job(self) -> Job {
         let plain = self.plain();
         self.whole.map_or(plain, |job| *job)
     }
@@ -257,11 +257,11 @@ impl Intake {
 
     /// The next one, if it has arrived by now.
     #[inline]
-    pub fn take(&mut self, now: Ticks) -> Option<Job> {
+    pub fn take(&mut self, now: Ticks) -> Option<Coming> {
         self.next_arrival().filter(|&arrival| arrival <= now)?;
         let coming = self.jobs.pop_front()?;
         self.leaving -= usize::from(coming.may_leave());
-        Some(coming.job())
+        Some(coming)
     }
 
     /// The client of a request goes away; whether the request is here.
@@ -298,7 +298,7 @@ fn count(s: &mut RunStatistics, progress: &Progress, left: Ticks) {
 
 /// So many requests are submitted at once: few enough to stay in the processor's cache, enough
 /// that it does not matter that a stretch is cut after the last of them.
-const AHEAD: usize = 256;
+const AHEAD: usize = 64;
 
 /// Submits the requests of an iterator as they come due and hands whoever is over to `sink`;
 /// memory is that of the requests inside.

@@ -26,7 +26,7 @@ use crate::history::{Blocks, Observer, Stretch};
 use crate::itl::GapRun;
 use crate::kv_cache::KvBooks;
 use crate::memory::ServerSettings;
-use crate::run::{Clock, Departures, Intake, run_workload};
+use crate::run::{Clock, Coming, Departures, Intake, run_workload};
 use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd, RunLimits, RunResult, Simulation, Span, Stall};
 use crate::statistics::{KvStatistics, RunStatistics};
@@ -331,7 +331,7 @@ impl<T: StepTime> VllmReplica<T> {
     }
 
     fn deliver(&mut self) {
-        while let Some(job) = self.pending.take(self.clock.now) {
+        while let Some(job) = self.pending.take(self.clock.now).map(Coming::job) {
             let own = [(PromptContent::OWN | job.id, job.input_tokens)];
             let content = job.content.as_deref();
             let answer = content.and_then(|c| c.answer);
