@@ -542,7 +542,7 @@ impl Skipping {
 
     /// Blocks that one more token of every decode needs.
     pub fn decode_blocks(&self) -> u64 {
-        self.paged.as_ref().map_or(0, |p| p.need())
+        self.paged.as_ref().map_or(0, Paged::need)
     }
 
     /// Blocks that one more token of a decode needs.

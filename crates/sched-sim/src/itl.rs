@@ -100,11 +100,11 @@ impl GapRun {
 /// Lengths that are told apart from others: which they are, the least and the greatest.
 struct Cell(usize, u128, u128);
 
-/// Leading bits of a length that tell buckets apart: 128 of them between a length and its double.
-const BITS: u32 = 7;
+/// Leading bits of a length that tell buckets apart: 256 of them between a length and its double.
+const BITS: u32 = 8;
 
 /// The bucket of a length.
-#[allow(clippy::cast_possible_truncation, reason = "below 2^14 buckets")]
+#[allow(clippy::cast_possible_truncation, reason = "below 2^15 buckets")]
 const fn bucket(value: u128) -> usize {
     let bits = u128::BITS - value.leading_zeros();
     let shift = bits.saturating_sub(BITS + 1);
@@ -412,10 +412,10 @@ mod tests {
     #[test]
     fn every_length_is_in_its_bucket_and_buckets_have_no_holes() {
         let mut next = 0;
-        for b in 0..9000 {
+        for b in 0..18_000 {
             let (low, high) = bounds(b);
             assert_eq!((low, bucket(low), bucket(high)), (next, b, b));
-            assert!(high - low <= low / 128, "{b}");
+            assert!(high - low <= low / 256, "{b}");
             next = high + 1;
         }
     }

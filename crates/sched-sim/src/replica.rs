@@ -211,6 +211,7 @@ pub(crate) struct Preempted {
 }
 
 /// What a decision comes to.
+#[expect(clippy::large_enum_variant, reason = "most decisions are steps, and none is kept")]
 enum Decision {
     /// Steps, which have not run yet.
     Steps(Stretch),

@@ -56,7 +56,7 @@ pub struct RequestRecord {
 }
 
 /// An instant that did not happen: one word instead of an option's two.
-const NEVER: Ticks = Ticks(u128::MAX);
+pub(crate) const NEVER: Ticks = Ticks(u128::MAX);
 
 const fn known(at: Ticks) -> Option<Ticks> {
     if at.0 == NEVER.0 { None } else { Some(at) }

@@ -414,7 +414,7 @@ mod tests {
     fn parameters_follow_from_the_shape() {
         let rows = rows().unwrap();
         assert!(30 < rows.iter().filter(|r| r.params.is_some()).count());
-        for row in &rows {
+        for row in rows {
             let counted = row.checked().unwrap().parameters().unwrap();
             assert_eq!(counted.total, row.params.unwrap_or(counted.total), "{}", row.name);
             assert!(counted.multiplied() < counted.active(), "{}", row.name);
