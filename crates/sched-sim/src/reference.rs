@@ -471,7 +471,13 @@ impl Plain {
     }
 
     /// Runs the step, and tells who `finished` in it.
-    pub fn apply(&mut self, step: &Stretch, requests: &mut [Entry], finished: &mut Vec<u32>) {
+    pub fn apply(
+        &mut self,
+        step: &Stretch,
+        requests: &mut [Entry],
+        finished: &mut Vec<u32>,
+        counts_gaps: bool,
+    ) {
         self.gaps.clear();
         self.make_free(0);
         let used = self.used();
@@ -498,7 +504,8 @@ impl Plain {
         }
         let gaps = &mut self.gaps;
         let mut token = |request: &mut Entry| {
-            gaps.extend(request.token(step.end).map(|t| GapRun::between(t, step.end, 1)));
+            let before = request.token(step.end).filter(|_| counts_gaps);
+            gaps.extend(before.map(|t| GapRun::between(t, step.end, 1)));
         };
         for row in &mut self.rows {
             if !row.served {

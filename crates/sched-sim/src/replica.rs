@@ -535,12 +535,8 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             observer.stretch(&Stretch { blocks, ..*stretch });
         }
         let requests = &mut self.requests;
-        match &mut self.engine {
-            Engine::Skipping(batch) => {
-                batch.apply(stretch, requests, &mut self.finished, observer.counts_gaps());
-            }
-            Engine::Plain(batch) => batch.apply(stretch, requests, &mut self.finished),
-        }
+        let (out, counts_gaps) = (&mut self.finished, observer.counts_gaps());
+        on!(&mut self.engine, b => b.apply(stretch, requests, out, counts_gaps));
         let gaps = on!(&self.engine, b => b.gaps());
         if !gaps.is_empty() {
             observer.gaps(gaps);
