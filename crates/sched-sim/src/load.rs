@@ -320,6 +320,7 @@ fn rate_while_waiting(
     ahead: Ahead,
 ) -> Result<Measured> {
     let mut jobs = jobs.peekable();
+    // Tells of more, and whether the queue was long enough all the time since the last time.
     let mut tell = |server: &mut dyn Server, at: Ticks| -> Result<bool> {
         if jobs.peek().is_none() {
             return Ok(true);

@@ -2,11 +2,25 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{IoError, Place, Result, shown};
 use crate::input::Input;
+
+/// A text that is part of the program as a `T`, read once for all runs of a sweep.
+pub(crate) fn parse_once<T: DeserializeOwned>(
+    read: &'static OnceLock<T>,
+    file: &str,
+    text: &str,
+) -> Result<&'static T> {
+    if let Some(known) = read.get() {
+        return Ok(known);
+    }
+    let known = parse(file, text)?;
+    Ok(read.get_or_init(|| known))
+}
 
 /// The text as a `T`.
 pub(crate) fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T> {

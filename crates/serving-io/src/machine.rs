@@ -33,7 +33,7 @@ pub use config::{ModelConfig, WeightBytes};
 pub use gpu::{Gpu, Precision};
 pub use params::{Experts, Parameters};
 
-use crate::config::{parse, text_of_file};
+use crate::config::{parse_once, text_of_file};
 use crate::error::{IoError, Place, Result, listed, shown};
 
 /// What vLLM 0.33.0 takes of the GPU's memory.
@@ -388,14 +388,9 @@ struct Row {
     config: Map<String, Value>,
 }
 
-/// The rows of the table, read once for all runs of a sweep.
 fn rows() -> Result<&'static [Row]> {
-    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
-    if let Some(rows) = ROWS.get() {
-        return Ok(rows);
-    }
-    let rows = parse::<Table>(TABLE.0, TABLE.1)?.model;
-    Ok(ROWS.get_or_init(|| rows))
+    static READ: OnceLock<Table> = OnceLock::new();
+    Ok(&parse_once(&READ, TABLE.0, TABLE.1)?.model)
 }
 
 impl Row {

@@ -6,7 +6,7 @@ use metrics_core::units::{Bytes, BytesPerSecond, FlopPerSecond};
 use serde::Deserialize;
 
 use super::{choose, plain_name};
-use crate::config::parse;
+use crate::config::parse_once;
 use crate::error::Result;
 
 /// The table, with its file's name for messages.
@@ -132,14 +132,9 @@ struct Row {
     source: String,
 }
 
-/// The rows of the table, read once for all runs of a sweep.
 fn rows() -> Result<&'static [Row]> {
-    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
-    if let Some(rows) = ROWS.get() {
-        return Ok(rows);
-    }
-    let rows = parse::<Table>(TABLE.0, TABLE.1)?.gpu;
-    Ok(ROWS.get_or_init(|| rows))
+    static READ: OnceLock<Table> = OnceLock::new();
+    Ok(&parse_once(&READ, TABLE.0, TABLE.1)?.gpu)
 }
 
 impl Row {
