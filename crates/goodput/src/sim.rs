@@ -1321,28 +1321,27 @@ fn run_setting(
     let mut both = (&mut gaps, &mut watch);
     let observer: &mut dyn Observer = if watched { &mut both } else { both.0 };
     let driven;
-    // Before the run, which then has the memory of it: requests that all wait take more than a run's.
-    let before = match arriving {
-        Arriving::Open(workload) => Some(loads(&maker, workload, known)?),
-        Arriving::Users(_) => None,
-    };
-    let result = match arriving {
+    let (result, (load, pool_loads)) = match arriving {
         Arriving::Open(workload) => {
-            served::run_open(&mut *server, workload, setting.timeout, observer)?
+            // First, as the run then has its memory.
+            let loads = loads(&maker, workload, known)?;
+            let timeout = setting.timeout;
+            (served::run_open(&mut *server, workload, timeout, observer)?, loads)
         }
         Arriving::Users(users) => {
             if setting.timeout.is_some() {
                 bail!("--timeout: is for an open loop, --users wait for their answers");
             }
             driven = served::run_users(&mut *server, users, observer)?;
-            driven.result(&*server, server.statistics().kv.is_some())
+            let result = driven.result(&*server, server.statistics().kv.is_some());
+            let loads = loads(&maker, result.workload(), known)?;
+            (result, loads)
         }
     };
     let workload = result.workload();
     remarks.extend(without_effect(&setting, workload));
     remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
-    let (load, pool_loads) = before.map_or_else(|| loads(&maker, workload, known), Ok)?;
     // Only a window goes back to them.
     let timelines = if setting.cuts.are_none() { Vec::new() } else { result.timelines()? };
     let table = result.table()?;

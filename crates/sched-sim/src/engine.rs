@@ -247,31 +247,24 @@ impl Paged {
         self.decoding -= 1;
     }
 
-    /// The blocks that the decodes need in each step from now on, as many steps as a block has
-    /// tokens; after them the same again.
+    /// The blocks that decodes which take blocks as they go need in each step from now on, as many
+    /// steps as a block has tokens; after them the same again.
     fn needs(&self) -> impl Iterator<Item = u64> {
-        let grows = self.memory.grows();
         let (low, high) = self.residues.split_at(self.full + 1);
-        let cycle = low.iter().rev().chain(high.iter().rev());
-        cycle.map(move |&need| if grows { need } else { 0 })
+        low.iter().rev().chain(high.iter().rev()).copied()
     }
 
     /// Blocks that the decodes take in so many steps from now on.
     fn growth(&self, steps: u64) -> u64 {
-        if !self.memory.grows() {
-            return 0;
-        }
-        let (cycles, rest) = self.memory.pool.split(steps);
-        // Less than a block has tokens.
-        let rest = usize::try_from(rest).unwrap_or(usize::MAX);
-        cycles * self.decoding + self.needs().take(rest).sum::<u64>()
+        // At most the blocks that there are.
+        u64::try_from(self.sums(steps)[0]).unwrap_or(u64::MAX)
     }
 
     /// For how many of at most `steps` steps from now on there are blocks.
     fn lasts(&self, steps: u64) -> u64 {
         let free = self.kv.blocks - self.used();
         // In a cycle of as many steps as a block has tokens, each decode takes one block.
-        let begun = self.memory.pool.split(steps).0 + 1;
+        let begun = self.memory.pool.split(steps).0.saturating_add(1);
         if !self.memory.grows() || begun.saturating_mul(self.decoding) <= free {
             return steps;
         }
@@ -288,7 +281,9 @@ impl Paged {
     /// Sums over the steps j = 0, 1, … of a stretch from now on: of the blocks that are taken, of j
     /// times them, and of j (j − 1) / 2 times them.
     fn sums(&self, steps: u64) -> [u128; 3] {
-        if steps < 1 << 10 && self.decoding < 1 << 32 {
+        if !self.memory.grows() {
+            [0; 3]
+        } else if steps < 1 << 10 && self.decoding < 1 << 32 {
             self.short_sums(steps)
         } else {
             self.long_sums(steps)
@@ -337,11 +332,8 @@ impl Paged {
     fn run(&mut self, stretch: &Stretch, all: bool) {
         let Stretch { steps, time, .. } = *stretch;
         // Blocks that are taken in step j are there from its start, j · first + growth · j (j − 1) / 2.
-        let [grown, steps_before, pairs_before] = if !all || !self.memory.grows() {
-            [if all { 0 } else { self.asked }, 0, 0].map(u128::from)
-        } else {
-            self.sums(steps)
-        };
+        let [grown, steps_before, pairs_before] =
+            if all { self.sums(steps) } else { [self.asked.into(), 0, 0] };
         let held = stretch.duration().0.wrapping_mul(u128::from(self.used()) + grown);
         let aged = time.growth.cast_unsigned().wrapping_mul(pairs_before);
         let not_yet = time.first.0.wrapping_mul(steps_before).wrapping_add(aged);

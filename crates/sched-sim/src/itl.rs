@@ -182,19 +182,6 @@ impl Kept {
         })
     }
 
-    /// How long the last gap is; a product of this size is one operation.
-    fn last(&self) -> u128 {
-        let grown = i128::from(self.growth) * i128::from(self.steps - 1);
-        (i128::from(self.first) + grown).max(0).cast_unsigned()
-    }
-
-    /// How long all of them are together, for one answer.
-    fn total(&self) -> u128 {
-        let steps = u64::from(self.steps);
-        let pairs = i128::from(self.growth) * i128::from(steps * (steps - 1) / 2);
-        (i128::from(self.first) * i128::from(steps) + pairs).max(0).cast_unsigned()
-    }
-
     fn run(&self) -> GapRun {
         let Self { first, growth, steps, requests } = *self;
         GapRun {
@@ -230,11 +217,7 @@ impl InterTokenLatency {
         if run.steps == 0 || run.requests == 0 {
             return;
         }
-        let kept = Kept::of(run);
-        let (last, total) = match &kept {
-            Some(kept) => (kept.last(), kept.total()),
-            None => (run.length(run.steps - 1), run.total()),
-        };
+        let last = run.length(run.steps - 1);
         let at = bucket(run.first.0);
         // Most runs lie in one bucket, which two ends tell.
         if at == bucket(last) {
@@ -243,9 +226,9 @@ impl InterTokenLatency {
             run.pieces(cell).for_each(|(at, piece)| self.count(at, piece.steps * piece.requests));
         }
         self.n += run.steps * run.requests;
-        self.total = self.total.wrapping_add(total.wrapping_mul(run.requests.into()));
+        self.total = self.total.wrapping_add(run.total().wrapping_mul(run.requests.into()));
         self.max = self.max.max(run.first).max(Ticks(last));
-        match kept {
+        match Kept::of(run) {
             Some(kept) => self.keep(kept),
             None => self.long.push(*run),
         }

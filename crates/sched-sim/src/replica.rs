@@ -518,7 +518,6 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             steps = time.steps_to_reach(gap, steps);
             duration = time.total(steps);
         }
-        // All of them is the rule, and costs no root.
         if let Some(gap) = until.and_then(|until| until.since(self.clock.now))
             && gap < duration
         {
@@ -693,12 +692,9 @@ fn sooner(a: Option<Ticks>, b: Option<Ticks>) -> Option<Ticks> {
     }
 }
 
-/// How many of at most `max` steps end within `gap`.
+/// How many of `max` steps, which take longer than `gap`, end within it.
 fn steps_within(time: &StretchTime, gap: Ticks, max: u64) -> u64 {
-    // All or none of them is the rule, and costs no root.
-    if time.total(max) <= gap {
-        return max;
-    }
+    // None of them is common, and costs no root.
     if gap < time.first {
         return 0;
     }
