@@ -9,17 +9,16 @@ use serde::de::DeserializeOwned;
 use crate::error::{IoError, Place, Result, shown};
 use crate::input::Input;
 
-/// A text that is part of the program as a `T`, read once for all runs of a sweep.
-pub(crate) fn parse_once<T: DeserializeOwned>(
-    read: &'static OnceLock<T>,
-    file: &str,
-    text: &str,
+/// A table that is part of the program, read once for all runs of a sweep.
+pub(crate) fn once<T>(
+    table: &'static OnceLock<T>,
+    read: impl FnOnce() -> Result<T>,
 ) -> Result<&'static T> {
-    if let Some(known) = read.get() {
+    if let Some(known) = table.get() {
         return Ok(known);
     }
-    let known = parse(file, text)?;
-    Ok(read.get_or_init(|| known))
+    let known = read()?;
+    Ok(table.get_or_init(|| known))
 }
 
 /// The text as a `T`.

@@ -196,11 +196,7 @@ impl ModelConfig {
                 expected: "a model's config.json".to_owned(),
             });
         };
-        Self::from_keys(file, &root)
-    }
-
-    pub(super) fn from_keys(file: &str, root: &Map<String, Value>) -> Result<Self> {
-        let keys = Keys::new(file, root);
+        let keys = Keys::new(file, &root);
         let model_type = keys.text("model_type")?.unwrap_or_default();
         keys.refuse_other_architectures(&model_type)?;
         let (mut limitations, mut assumptions) = (Vec::new(), Vec::new());
@@ -224,7 +220,7 @@ impl ModelConfig {
                 shown(&model_type)
             ));
         }
-        if nested(root).is_some() {
+        if nested(&root).is_some() {
             limitations
                 .push("only the language model is counted, not what sees or hears".to_owned());
         }

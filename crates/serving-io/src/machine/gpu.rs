@@ -6,7 +6,7 @@ use metrics_core::units::{Bytes, BytesPerSecond, FlopPerSecond};
 use serde::Deserialize;
 
 use super::{choose, plain_name};
-use crate::config::parse_once;
+use crate::config::{once, parse};
 use crate::error::Result;
 
 /// The table, with its file's name for messages.
@@ -134,7 +134,7 @@ struct Row {
 
 fn rows() -> Result<&'static [Row]> {
     static READ: OnceLock<Table> = OnceLock::new();
-    Ok(&parse_once(&READ, TABLE.0, TABLE.1)?.gpu)
+    Ok(&once(&READ, || parse(TABLE.0, TABLE.1))?.gpu)
 }
 
 impl Row {
