@@ -450,7 +450,7 @@ fn fleet(workload: &Workload, config: &VllmConfig, step: &str, n: u64) -> (f64, 
     let (mut books, mut over) = (Books::new(workload, false), Vec::new());
     fleet.take_over(&mut over);
     for o in over {
-        books.take(o);
+        books.take(&o);
     }
     let timelines = books.close(&fleet, end).timelines().unwrap();
     let mut ttft: Vec<f64> = timelines.iter().map(|t| t.ttft().unwrap().get()).collect();

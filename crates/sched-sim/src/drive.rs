@@ -40,7 +40,7 @@ impl Driven {
     #[must_use]
     pub fn result<S: Server + ?Sized>(&self, server: &S, hits: bool) -> RunResult<'_> {
         let mut books = Books::new(&self.workload, hits);
-        self.over.iter().cloned().for_each(|over| books.take(over));
+        self.over.iter().for_each(|over| books.take(over));
         books.close(server, self.end)
     }
 }

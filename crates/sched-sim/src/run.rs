@@ -213,6 +213,7 @@ pub(crate) struct Coming {
 }
 
 impl Coming {
+    #[inline]
     fn of(job: Job) -> Self {
         let Job { id, arrival, input_tokens, output_tokens, .. } = job;
         let plain = job == Job::new(id, arrival, input_tokens, output_tokens);
@@ -220,6 +221,7 @@ impl Coming {
         Self { id, arrival, input_tokens, output_tokens, whole }
     }
 
+    #[inline]
     fn plain(&self) -> Job {
         Job::new(self.id, self.arrival, self.input_tokens, self.output_tokens)
     }
@@ -229,12 +231,14 @@ impl Coming {
         self.whole.map_or(plain, |job| *job)
     }
 
+    #[inline]
     fn may_leave(&self) -> bool {
         self.whole.as_ref().is_some_and(|job| job.departure().is_some())
     }
 }
 
 impl Intake {
+    #[inline]
     pub fn push(&mut self, job: Job) {
         let coming = Coming::of(job);
         self.leaving += usize::from(coming.may_leave());
@@ -310,7 +314,7 @@ pub fn run_stream<S: Server + ?Sized>(
     server: &mut S,
     jobs: impl IntoIterator<Item = Job>,
     observer: &mut dyn Observer,
-    mut sink: impl FnMut(Over),
+    mut sink: impl FnMut(&Over),
 ) -> Result<RunEnd> {
     let mut over = Vec::new();
     let mut jobs = jobs.into_iter();
@@ -326,7 +330,9 @@ pub fn run_stream<S: Server + ?Sized>(
             None => Some(server.finish(observer)?),
         };
         server.take_over(&mut over);
-        over.drain(..).for_each(&mut sink);
+        // Shown where they are: rows as wide as these are not moved for nothing.
+        over.iter().for_each(&mut sink);
+        over.clear();
         if let Some(end) = end {
             return Ok(end);
         }
@@ -370,7 +376,7 @@ pub(crate) fn run_workload<'w, S: Server>(
 /// let mut books = Books::new(&workload, false);
 /// let mut over = Vec::new();
 /// server.take_over(&mut over);
-/// over.into_iter().for_each(|o| books.take(o));
+/// over.iter().for_each(|o| books.take(o));
 /// let result = books.close(&server, end);
 /// assert_eq!(result.records()[0].last_token(), Some("4ms".parse()?));
 /// # Ok::<(), sched_sim::SimError>(())
@@ -401,9 +407,9 @@ impl<'w> Books<'w> {
     /// Enters a request that is over; its number is its position in the workload, and one that
     /// is no position is ignored.
     #[inline]
-    pub fn take(&mut self, over: Over) {
+    pub fn take(&mut self, over: &Over) {
         let Some(position) = self.note(&over.progress) else { return };
-        let Over { progress: p, ending, .. } = &over;
+        let Over { progress: p, ending, .. } = over;
         let asked = self.workload.requests().get(position).map(|r| r.output_tokens);
         let whole = *ending == Ending::Completed && asked == Some(p.output_tokens);
         // Most have nothing to tell, and a row that would tell nothing is not made for them.
@@ -413,8 +419,8 @@ impl<'w> Books<'w> {
     }
 
     /// Keeps what became of a request that did not simply run to its last token.
-    fn tell(&mut self, position: usize, asked: Option<u64>, over: Over) {
-        let Over { progress, at, ending, server: _ } = over;
+    fn tell(&mut self, position: usize, asked: Option<u64>, over: &Over) {
+        let &Over { ref progress, at, ending, server: _ } = over;
         let detail = RequestDetail {
             position,
             rejected: match ending {
@@ -426,9 +432,9 @@ impl<'w> Books<'w> {
             output_tokens: ((!matches!(ending, Ending::Rejected(_)) || 0 < progress.output_tokens)
                 && asked != Some(progress.output_tokens))
             .then_some(progress.output_tokens),
-            stalls: progress.stalls,
-            held: progress.held,
-            transfer: progress.transfer.map(|transfer| *transfer),
+            stalls: progress.stalls.clone(),
+            held: progress.held.clone(),
+            transfer: progress.transfer.as_deref().copied(),
         };
         self.keep(detail);
     }

@@ -65,7 +65,7 @@ proptest! {
             let prefill = prefill.fleet(fast, limits, reference);
             let mut server = Disaggregated::new(prefill, decode.fleet(slow, limits, reference), transfer);
             let (mut over, mut gaps) = (Vec::new(), Gaps::default());
-            let end = run_stream(&mut server, jobs(), &mut gaps, |o| over.push(o)).unwrap();
+            let end = run_stream(&mut server, jobs(), &mut gaps, |o| over.push(o.clone())).unwrap();
             ((end, over, server.inside(), server.statistics(), server.each()), gaps)
         };
         let ((end, over, inside, s, each), gaps) = run(false);
@@ -239,7 +239,7 @@ fn a_preemption_in_the_decode_pool_computes_the_prompt_again() {
     settings.kv = Some(KvPool::new(6, 16).unwrap());
     let mut server = Disaggregated::new(sarathi(8), sarathi(8).settings(settings), slow_link());
     let mut over = Vec::new();
-    run_stream(&mut server, jobs(&workload, None), &mut (), |o| over.push(o)).unwrap();
+    run_stream(&mut server, jobs(&workload, None), &mut (), |o| over.push(o.clone())).unwrap();
     over.sort_by_key(|o| o.progress.id);
     assert!(over[0].progress.stalls.is_empty());
     assert_eq!(over[1].progress.stalls[0].lost_tokens, 48);

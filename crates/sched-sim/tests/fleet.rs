@@ -73,7 +73,7 @@ proptest! {
     ) {
         let mut alone = Vec::new();
         let mut server = Replica::new(policy, step_time);
-        run_stream(&mut server, jobs(&workload, None), &mut (), |o| alone.push(o)).unwrap();
+        run_stream(&mut server, jobs(&workload, None), &mut (), |o| alone.push(o.clone())).unwrap();
         alone.sort_by_key(|o| o.progress.id);
         let (_, over, _) = run(vec![Replica::new(policy, step_time)], kind, jobs(&workload, None));
         for (fleet, alone) in over.iter().zip(&alone) {

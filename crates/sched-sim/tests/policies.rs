@@ -28,7 +28,7 @@ type Outcome = (RunEnd, Vec<Over>, Vec<u64>, RunStatistics, Watch);
 fn run(mut server: Replica<Box<dyn Policy>, Affine>, jobs: impl Iterator<Item = Job>) -> Outcome {
     let mut over = Vec::new();
     let mut history = Default::default();
-    let end = run_stream(&mut server, jobs, &mut history, |o| over.push(o)).unwrap();
+    let end = run_stream(&mut server, jobs, &mut history, |o| over.push(o.clone())).unwrap();
     assert!(end != RunEnd::Completed || server.inside().is_empty());
     let load = server.load();
     if end == RunEnd::Completed {

@@ -53,7 +53,7 @@ proptest! {
         });
         let run = |mut server: Replica<DecodeFirst, Affine>| {
             let mut over = Vec::new();
-            let end = run_stream(&mut server, jobs(), &mut (), |o| over.push(o)).unwrap();
+            let end = run_stream(&mut server, jobs(), &mut (), |o| over.push(o.clone())).unwrap();
             (end, over, server.statistics())
         };
         let (end, mut over, s) = run(Replica::new(policy, step_time));

@@ -245,7 +245,7 @@ pub fn driven(
             prop_assert!(now <= visible, "{now} {visible}");
             server.take_over(&mut over);
             prop_assert!(over.iter().all(|o| o.at <= now), "nobody is over in the future");
-            over.drain(..).for_each(|o| books.take(o));
+            over.drain(..).for_each(|o| books.take(&o));
             server.advance_to(visible, &mut ()).unwrap();
             now = visible;
         }
@@ -253,7 +253,7 @@ pub fn driven(
     let end = server.finish(&mut ()).unwrap();
     server.take_over(&mut over);
     for o in over {
-        books.take(o);
+        books.take(&o);
     }
     Ok(books.close(&server, end))
 }
@@ -273,7 +273,7 @@ pub fn served(
     jobs: impl Iterator<Item = Job>,
 ) -> (RunEnd, Vec<Over>, RunStatistics) {
     let mut over = Vec::new();
-    let end = run_stream(&mut server, jobs, &mut (), |o| over.push(o)).unwrap();
+    let end = run_stream(&mut server, jobs, &mut (), |o| over.push(o.clone())).unwrap();
     over.sort_by_key(|o| o.progress.id);
     let s = server.statistics();
     assert!(server.inside().is_empty() || end.is_truncated());
