@@ -900,9 +900,6 @@ impl Skipping {
 
     /// Dates who came back in a step that serves nobody.
     pub fn date_returns(&mut self, at: Ticks, requests: &mut [Entry]) {
-        if self.returned.is_empty() {
-            return;
-        }
         for i in self.returned.drain(..) {
             requests[i as usize].returned(at);
         }
@@ -926,7 +923,9 @@ impl Skipping {
         self.counts_gaps = counts_gaps;
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
         self.note_left_out(stretch, requests);
-        self.date_returns(stretch.start, requests);
+        if !self.returned.is_empty() {
+            self.date_returns(stretch.start, requests);
+        }
         if let Some(paged) = &mut self.paged {
             paged.run(stretch, self.all_decode);
         }
@@ -974,11 +973,10 @@ impl Skipping {
         self.prefill_clock += stretch.steps;
         self.chunking_done += stretch.steps * self.chunking * self.chunk;
         // A step with last chunks is a stretch of its own, so all of them are complete.
-        let mut last_chunks = std::mem::take(&mut self.last_chunks);
-        for i in last_chunks.drain(..) {
-            self.complete(i, requests, stretch.end, out);
+        for at in 0..self.last_chunks.len() {
+            self.complete(self.last_chunks[at], requests, stretch.end, out);
         }
-        self.last_chunks = last_chunks;
+        self.last_chunks.clear();
         self.all_computed();
         while let Some((due, i)) = next(&mut self.last_whole_chunks, &self.rows, Phase::Chunks)
             && due <= self.prefill_clock
@@ -995,8 +993,8 @@ impl Skipping {
 
     /// The first chunks of those who were admitted.
     fn apply_admissions(&mut self, stretch: &Stretch, requests: &mut [Entry], out: &mut Vec<u32>) {
-        let mut admitted = std::mem::take(&mut self.admitted);
-        for (i, tokens) in admitted.drain(..) {
+        for at in 0..self.admitted.len() {
+            let (i, tokens) = self.admitted[at];
             let hit = self.seats().map_or(0, |seats| seats.hit(i));
             let again = requests[i as usize].scheduled(stretch.start, hit);
             if let Some(paged) = &mut self.paged {
@@ -1009,7 +1007,7 @@ impl Skipping {
                 self.computed(i, tokens);
             }
         }
-        self.admitted = admitted;
+        self.admitted.clear();
     }
 
     /// Notes how many tokens of a request are computed.
@@ -1037,9 +1035,9 @@ impl Skipping {
     /// if somebody is.
     fn note_left_out(&self, stretch: &Stretch, requests: &mut [Entry]) {
         let (w, named) = (&stretch.work, (self.decodes.len() as u64, self.prefills.len() as u64));
-        let decodes = 0 < w.decodes && !self.all_decode && named.0 < self.decoding;
+        let decodes = !self.all_decode && 0 < w.decodes && named.0 < self.decoding;
         // Those who are admitted in this step prefill as well, and are not counted yet.
-        let prompts = 0 < w.prefills && !self.all_prefill && named.1 < self.prefilling;
+        let prompts = !self.all_prefill && 0 < w.prefills && named.1 < self.prefilling;
         let mut at = self.running_after(None).filter(|_| decodes || prompts);
         while let Some(p) = at {
             let here = match self.rows[p].phase {
@@ -1099,22 +1097,28 @@ impl Skipping {
 
     /// The gaps of a stretch in which all decode.
     fn gaps_of_all(&mut self, stretch: &Stretch, first_end: Ticks, requests: &mut [Entry]) {
-        let alone = self.fresh.len() + self.apart.len();
-        let together = self.decoding - alone as u64;
-        if alone == 0 && self.beat == stretch.start {
-            self.gaps_of_steps(stretch, 0, together);
+        let (fresh, apart) = (self.fresh.len(), self.apart.len());
+        if fresh + apart == 0 && self.beat == stretch.start {
+            self.gaps_of_steps(stretch, 0, self.decoding);
         } else {
-            self.gap(Some(self.beat), first_end, together);
-            let (mut fresh, mut apart) =
-                (std::mem::take(&mut self.fresh), std::mem::take(&mut self.apart));
-            for i in fresh.drain(..).chain(apart.drain(..)) {
-                let before = requests[i as usize].token(first_end);
-                self.gap(before, first_end, 1);
+            self.gap(Some(self.beat), first_end, self.decoding - (fresh + apart) as u64);
+            for at in 0..fresh {
+                self.first_gap(self.fresh[at], first_end, requests);
             }
-            (self.fresh, self.apart) = (fresh, apart);
+            for at in 0..apart {
+                self.first_gap(self.apart[at], first_end, requests);
+            }
+            self.fresh.clear();
+            self.apart.clear();
             self.gaps_of_steps(stretch, 1, self.decoding);
         }
         self.beat = stretch.end;
+    }
+
+    /// Notes the gap to the token at `end` of an answer that did not get its last one with the others.
+    fn first_gap(&mut self, i: u32, end: Ticks, requests: &mut [Entry]) {
+        let before = requests[i as usize].token(end);
+        self.gap(before, end, 1);
     }
 
     /// Notes a gap of so many answers from the token `before`, if they have one.
@@ -1136,6 +1140,7 @@ impl Skipping {
 
     /// Puts a request with `done` prompt tokens into the group that fits; `true` if none does,
     /// since its prompt is complete.
+    #[inline]
     fn enter_group(&mut self, i: u32, done: u64) -> bool {
         let left = self.rows[i as usize].target - done;
         if left == 0 {

@@ -23,6 +23,7 @@ impl Queue {
         }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::Fcfs(list) => list.len(),
@@ -30,6 +31,7 @@ impl Queue {
         }
     }
 
+    #[inline]
     pub fn first(&self) -> Option<u32> {
         let place = match self {
             Self::Fcfs(list) => list.front(),
@@ -38,6 +40,7 @@ impl Queue {
         place.map(|place| place.2)
     }
 
+    #[inline]
     pub fn insert(&mut self, place: Place) {
         match self {
             // A preempted request came before those that wait.
@@ -52,6 +55,7 @@ impl Queue {
         }
     }
 
+    #[inline]
     pub fn remove(&mut self, place: Place) {
         match self {
             Self::Fcfs(list) if list.front() == Some(&place) => {

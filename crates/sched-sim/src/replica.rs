@@ -210,17 +210,6 @@ pub(crate) struct Preempted {
     pub token_at: Option<Ticks>,
 }
 
-/// What a decision comes to.
-#[expect(clippy::large_enum_variant, reason = "most decisions are steps, and none is kept")]
-enum Decision {
-    /// Steps, which have not run yet.
-    Steps(Stretch),
-    /// Another decision, now or after a time without a step.
-    Again,
-    /// Nothing to do before somebody comes.
-    Nothing,
-}
-
 /// Requests that are in the same list of positions for the server and its engine.
 type Position = u32;
 
@@ -343,55 +332,53 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
 
     /// Decides and runs up to `until`, or to the end.
     fn advance(&mut self, until: Option<Ticks>, observer: &mut dyn Observer) -> Result<()> {
+        let mut flight = self.flight.take();
         while self.end.is_none() {
-            let flight = if let Some(flight) = self.flight.take() {
-                flight
-            } else if until.is_some_and(|until| until <= self.clock.now) {
-                return Ok(());
-            } else {
-                match self.decide(until, until, observer)? {
-                    Decision::Steps(stretch) => stretch,
-                    Decision::Again => continue,
-                    Decision::Nothing => return Ok(()),
+            let Some(stretch) = &mut flight else {
+                let due = until.is_none_or(|until| self.clock.now < until);
+                if due && self.decide(until, until, observer, &mut flight)? {
+                    continue;
                 }
+                break;
             };
-            let Some(until) = until.filter(|&until| until < flight.end) else {
-                self.land(&flight, observer);
-                continue;
-            };
-            // Of a stretch, the steps that have ended are over.
-            let gap = until.since(flight.start).unwrap_or_default();
-            let done = steps_within(&flight.time, gap, flight.steps);
-            if 1 < flight.steps && 0 < done {
-                self.land(&first_steps(&flight, done), observer);
-                continue;
+            if let Some(until) = until.filter(|&until| until < stretch.end) {
+                // Of a stretch, the steps that have ended are over.
+                let gap = until.since(stretch.start).unwrap_or_default();
+                let done = steps_within(&stretch.time, gap, stretch.steps);
+                if 1 < stretch.steps {
+                    *stretch = first_steps(stretch, done.max(1));
+                }
+                if until < stretch.end {
+                    break;
+                }
             }
-            let cut = 1 < flight.steps;
-            self.flight = Some(if cut { first_steps(&flight, 1) } else { flight });
-            return Ok(());
+            self.land(stretch, observer);
+            flight = None;
         }
+        self.flight = flight;
         Ok(())
     }
 
-    /// Makes the decision that is due now, whose steps are cut at `cut`, or waits for one, not
-    /// beyond `until`.
+    /// Makes the decision that is due now, whose steps are cut at `cut` and go to `flight`, or waits
+    /// for one, not beyond `until`; whether there is more to do before somebody comes.
     fn decide(
         &mut self,
         cut: Option<Ticks>,
         until: Option<Ticks>,
         observer: &mut dyn Observer,
-    ) -> Result<Decision> {
+        flight: &mut Option<Stretch>,
+    ) -> Result<bool> {
         self.take_arrivals();
         self.take_departures();
         let inside = self.clock.inside();
         let waiting = on!(&self.engine, b => b.waiting());
         self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
         if inside == 0 && self.pending.is_empty() {
-            return Ok(Decision::Nothing);
+            return Ok(false);
         }
         self.end = self.clock.stopped();
         if self.end.is_some() {
-            return Ok(Decision::Again);
+            return Ok(false);
         }
         if inside == 0 {
             return Ok(self.idle(until, 0, observer));
@@ -418,11 +405,11 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             number: self.clock.statistics.steps + 1,
         };
         self.policy.fill(&mut step)?;
-        let work = step.work();
+        let nothing = step.work().is_empty();
         step.settle();
         let horizon = if skips { self.policy.horizon(&step) } else { Horizon::ONE };
         let preempted = self.note_preemptions();
-        if work.is_empty() {
+        if nothing {
             // Whoever came back is in the batch, served or not.
             let requests = &mut self.requests;
             on!(&mut self.engine, b => b.date_returns(at, requests));
@@ -430,18 +417,21 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             // What was preempted may be admitted at once; who does not stay out would go round for ever.
             if preempted && self.in_vain < inside {
                 self.in_vain += 1;
-                return Ok(Decision::Again);
+                return Ok(true);
             }
             self.in_vain = 0;
             return Ok(self.idle(until, running, observer));
         }
         self.in_vain = 0;
-        let (steps, time) = match &mut self.engine {
-            Engine::Skipping(batch) => {
-                let time = self.step_time.stretch(&work);
-                (batch.repeats().min(horizon.steps).min(time.steps).max(1), time)
-            }
-            Engine::Plain(_) => (1, StretchTime::one(self.step_time.step(&work))),
+        let steps = match &mut self.engine {
+            Engine::Skipping(batch) => batch.repeats().min(horizon.steps),
+            Engine::Plain(_) => 1,
+        };
+        let work = on!(&self.engine, b => b.work());
+        let time = if steps <= 1 {
+            StretchTime::one(self.step_time.step(work))
+        } else {
+            self.step_time.stretch(work)
         };
         let moved = on!(&mut self.engine, b => b.take_moved());
         let time = if moved > 0 {
@@ -451,17 +441,19 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         } else {
             time
         };
+        let steps = steps.min(time.steps).max(1);
         let (steps, duration) = self.until_something_comes(steps, &time, horizon.arrivals, cut);
-        Ok(Decision::Steps(Stretch {
+        *flight = Some(Stretch {
             start: at,
             end: Clock::end_after(at, duration)?,
             steps,
-            work,
+            work: *on!(&self.engine, b => b.work()),
             time,
             running: on!(&self.engine, b => b.running()),
             held_tokens: on!(&self.engine, b => b.held_tokens()),
             blocks: None,
-        }))
+        });
+        Ok(true)
     }
 
     /// Dates the preemptions of the decision just made; whether there are any.
@@ -497,7 +489,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         until: Option<Ticks>,
     ) -> (u64, Ticks) {
         if steps == 1 {
-            return (1, time.total(1));
+            return (1, time.first);
         }
         let RunLimits { max_steps, until: stop } = self.clock.limits;
         if let Some(max) = max_steps {
@@ -527,7 +519,9 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         (steps, duration)
     }
 
-    /// Runs what was decided, or the first steps of it.
+    /// Runs what was decided, or the first steps of it. Together with the decision it would be more
+    /// code in a row than a processor keeps at hand, and slower by a twentieth.
+    #[inline(never)]
     fn land(&mut self, stretch: &Stretch, observer: &mut dyn Observer) {
         if observer.is_watching() {
             let blocks = on!(&mut self.engine, b => b.blocks_in(stretch.steps));
@@ -541,34 +535,34 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             observer.gaps(gaps);
         }
         self.policy.ran(&stretch.work, stretch.steps);
-        if self.finished.is_empty() {
-            self.clock.advance(stretch, 0);
-        } else {
-            self.let_finished_go(stretch);
+        // Nobody is there any more to whom this last token would go.
+        let late = |&&position: &&Position| {
+            self.requests[position as usize].left_before(stretch.end).is_some()
+        };
+        let late = self.finished.iter().filter(late).count();
+        self.clock.advance(stretch, (self.finished.len() - late) as u64);
+        if !self.finished.is_empty() {
+            self.let_finished_go(stretch.end);
         }
     }
 
-    /// Moves the clock past a stretch in whose last step somebody finished.
-    fn let_finished_go(&mut self, stretch: &Stretch) {
+    /// Lets go who got its last token at `end`.
+    fn let_finished_go(&mut self, end: Ticks) {
         let mut finished = std::mem::take(&mut self.finished);
         let requests = &self.requests;
         // Who ends together leaves in the order in which it is told.
         if 1 < finished.len() {
             finished.sort_unstable_by_key(|&position| requests[position as usize].id);
         }
-        // Nobody is there any more to whom this last token would go.
-        let late = |position: Position| requests[position as usize].left_before(stretch.end);
-        let completed = finished.iter().filter(|&&position| late(position).is_none()).count();
-        self.clock.advance(stretch, completed as u64);
         for position in finished.drain(..) {
             let entry = &mut self.requests[position as usize];
-            let late = entry.left_before(stretch.end);
+            let late = entry.left_before(end);
             if late.is_none() {
-                entry.record.last_token = stretch.end;
+                entry.record.last_token = end;
             }
             let progress = entry.progress(entry.input, entry.output);
             let ending = late.map_or(Ending::Completed, Leave::ending);
-            let over = Over::new(progress, stretch.end, ending);
+            let over = Over::new(progress, end, ending);
             if late.is_none() {
                 self.gate.completed(&over);
             }
@@ -654,27 +648,22 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     }
 
     /// Waits, with nobody served, for who arrives or leaves next, not beyond `until` or the limit
-    /// of the run.
-    fn idle(
-        &mut self,
-        until: Option<Ticks>,
-        running: u64,
-        observer: &mut dyn Observer,
-    ) -> Decision {
+    /// of the run; whether there is more to do before somebody comes.
+    fn idle(&mut self, until: Option<Ticks>, running: u64, observer: &mut dyn Observer) -> bool {
         let arrival = self.pending.next_arrival();
         let Some(next) = sooner(arrival, self.next_departure()) else {
             if until.is_none() {
                 self.end = Some(RunEnd::Stalled);
             }
-            return Decision::Nothing;
+            return false;
         };
         let ends = [until, self.clock.limits.until].into_iter().flatten();
         let to = ends.fold(next, Ticks::min);
         if to <= self.clock.now {
-            return Decision::Nothing;
+            return false;
         }
         self.clock.wait_until(to, running, observer);
-        Decision::Again
+        true
     }
 }
 
@@ -708,6 +697,7 @@ fn first_steps(stretch: &Stretch, steps: u64) -> Stretch {
 }
 
 impl<P: Policy, T: StepTime> Server for Replica<P, T> {
+    #[inline]
     fn submit(&mut self, job: Job) -> Result<()> {
         self.clock.submitted(&job)?;
         self.pending.push(job);
@@ -727,13 +717,12 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
 
     fn next_visible(&mut self, observer: &mut dyn Observer) -> Result<Option<Ticks>> {
         let told = self.clock.told();
-        while self.flight.is_none() && self.end.is_none() {
-            match self.decide(None, Some(told), observer)? {
-                Decision::Steps(stretch) => self.flight = Some(stretch),
-                Decision::Again => {}
-                Decision::Nothing => break,
-            }
-        }
+        let mut flight = self.flight.take();
+        while flight.is_none()
+            && self.end.is_none()
+            && self.decide(None, Some(told), observer, &mut flight)?
+        {}
+        self.flight = flight;
         if let Some(flight) = self.flight {
             return Ok(Some(flight.end));
         }

@@ -324,11 +324,18 @@ impl RunStatistics {
         self.decode_time += dt * u128::from(w.decodes);
         self.prefill_time += dt * u128::from(w.prefills);
         self.in_service_time += dt * u128::from(s.running);
-        let pairs = k * (k - 1) / 2;
-        self.kv_read_tokens += k * u128::from(w.decode_context) + pairs * u128::from(w.decodes);
         let new = w.prefill_tokens + w.decodes;
-        self.kv_held_tokens += k * u128::from(s.held_tokens) + (pairs + k) * u128::from(new);
-        self.kv_held_max = self.kv_held_max.max(s.held_tokens + s.steps * new);
+        let held_at_end = s.held_tokens + s.steps * new;
+        self.kv_held_max = self.kv_held_max.max(held_at_end);
+        // Most stretches are one step, for which no sum has to be made.
+        if s.steps == 1 {
+            self.kv_read_tokens += u128::from(w.decode_context);
+            self.kv_held_tokens += u128::from(held_at_end);
+        } else {
+            let pairs = k * (k - 1) / 2;
+            self.kv_read_tokens += k * u128::from(w.decode_context) + pairs * u128::from(w.decodes);
+            self.kv_held_tokens += k * u128::from(s.held_tokens) + (pairs + k) * u128::from(new);
+        }
     }
 
     /// Fills what follows from the rest.

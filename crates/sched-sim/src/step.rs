@@ -80,12 +80,14 @@ pub struct Step<'a> {
 impl<'a> Step<'a> {
     /// Requests in the batch, those admitted in this step included.
     #[must_use]
+    #[inline]
     pub fn running(&self) -> u64 {
         on!(self, b => b.running())
     }
 
     /// Requests that decode at the start of the step.
     #[must_use]
+    #[inline]
     pub fn decoding(&self) -> u64 {
         on!(self, b => b.decoding())
     }
@@ -98,12 +100,14 @@ impl<'a> Step<'a> {
 
     /// Requests that have arrived and are not admitted.
     #[must_use]
+    #[inline]
     pub fn waiting(&self) -> u64 {
         on!(self, b => b.waiting())
     }
 
     /// The request that is admitted next, by the [order](crate::Order) of the server.
     #[must_use]
+    #[inline]
     pub fn next_waiting(&self) -> Option<Waiting> {
         let position = on!(self, b => b.next_waiting())?;
         let r = self.requests.get(position)?;
@@ -166,12 +170,14 @@ impl<'a> Step<'a> {
     /// KV blocks that nobody has, those that only the prefix cache holds included; `u64::MAX` if
     /// there is no bound.
     #[must_use]
+    #[inline]
     pub fn free_blocks(&self) -> u64 {
         on!(self, b => b.free_blocks())
     }
 
     /// KV blocks that one more token of every decode needs.
     #[must_use]
+    #[inline]
     pub fn decode_blocks(&self) -> u64 {
         on!(self, b => b.decode_blocks())
     }
@@ -179,6 +185,7 @@ impl<'a> Step<'a> {
     /// Whether there are blocks to admit the [next](Self::next_waiting) request with `tokens` in
     /// its first step, and to leave the policy's watermark free.
     #[must_use]
+    #[inline]
     pub fn next_fits(&self, tokens: u64) -> bool {
         let Some(position) = on!(self, b => b.next_waiting()) else { return false };
         let (Some(r), Some(memory)) = (self.requests.get(position), on!(self, b => b.memory()))
@@ -190,6 +197,7 @@ impl<'a> Step<'a> {
     }
 
     /// Blocks that an admission takes from those that nobody has.
+    #[inline]
     fn admission(&self, memory: &Memory, position: usize, r: &Entry, tokens: u64) -> u64 {
         let hit = on!(self, b => b.found(position));
         let all = memory.admission(r, hit.tokens + tokens, on!(self, b => b.known(position, r)));
@@ -233,6 +241,7 @@ impl<'a> Step<'a> {
     /// # Errors
     ///
     /// As [`preempt`](Self::preempt).
+    #[inline]
     pub fn make_room(&mut self) -> Result<u64> {
         let before = self.running();
         while self.free_blocks() < self.decode_blocks()
@@ -246,6 +255,7 @@ impl<'a> Step<'a> {
     /// Brings the [next](Self::next_waiting) request into the batch, if its KV is
     /// [somewhere else](Waiting::swapped), there is a slot, and there are blocks for it, for one more
     /// token of every decode and for the policy's watermark; whether it is in. It decodes.
+    #[inline]
     pub fn swap_in(&mut self) -> bool {
         let Some(position) = on!(self, b => b.next_waiting()) else { return false };
         if !on!(self, b => b.swapped(position)) {
@@ -329,6 +339,7 @@ impl<'a> Step<'a> {
     ///
     /// [`Refusal::GroupServedTwice`] if one of them already has work in this step,
     /// [`Refusal::NoBlocks`] if there are not enough for one more token of each.
+    #[inline]
     pub fn decode_all(&mut self) -> Result<()> {
         if self.work().decodes != 0 {
             return Err(self.refuse(Refusal::GroupServedTwice { stage: "decode" }));
@@ -365,6 +376,7 @@ impl<'a> Step<'a> {
     ///
     /// [`Refusal::EmptyChunk`] if `chunk` is 0; [`Refusal::GroupServedTwice`] if one of them
     /// already has work in this step.
+    #[inline]
     pub fn prefill_all(&mut self, chunk: u64) -> Result<()> {
         if chunk == 0 {
             return Err(self.refuse(Refusal::EmptyChunk));
@@ -400,6 +412,7 @@ impl<'a> Step<'a> {
     /// [`Refusal::BatchFull`], [`Refusal::NothingWaiting`], [`Refusal::NoBlocks`], or
     /// [`Refusal::PrefillTokens`] unless `1 <= tokens` and the prompt has that many left: none, if
     /// the request is swapped out.
+    #[inline]
     pub fn admit(&mut self, tokens: u64) -> Result<usize> {
         let running = self.running();
         if self.max_num_seqs <= running {
@@ -421,6 +434,7 @@ impl<'a> Step<'a> {
         Ok(position)
     }
 
+    #[inline]
     fn request(&self, position: usize) -> Result<&'a Entry> {
         self.requests.get(position).filter(|r| r.inside).ok_or_else(|| {
             let inside = usize::try_from(self.inside).unwrap_or(usize::MAX);
@@ -439,6 +453,7 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
+    #[inline]
     fn check_tokens(&self, r: &Entry, tokens: u64, left: u64) -> Result<()> {
         if 1 <= tokens && tokens <= left {
             return Ok(());
@@ -446,6 +461,7 @@ impl<'a> Step<'a> {
         Err(self.refuse(Refusal::PrefillTokens { id: RequestId::from(r.id), left, tokens }))
     }
 
+    #[inline]
     fn check_blocks(&self, what: &'static str, needed: u64) -> Result<()> {
         let free = self.free_blocks();
         if needed <= free {

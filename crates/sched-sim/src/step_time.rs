@@ -136,7 +136,9 @@ impl StretchTime {
     pub fn steps_to_reach(&self, gap: Ticks, max: u64) -> u64 {
         let reaches = |k: u64| gap <= self.total(k);
         // The root of the quadratic in floats is off by a step at most; integers settle it.
-        let (growth, wanted) = (self.growth as f64, float(gap.0));
+        let size = float(self.growth.unsigned_abs());
+        let growth = if self.growth < 0 { -size } else { size };
+        let wanted = float(gap.0);
         let linear = float(self.first.0) - growth / 2.0;
         let root = 2.0 * wanted / (linear + (linear * linear + 2.0 * growth * wanted).sqrt());
         // A float-to-integer cast saturates, and NaN becomes 0: both are then corrected.
@@ -167,9 +169,10 @@ impl StretchTime {
     }
 }
 
-/// The nearest float, which the processor finds faster for the smaller half of the range.
+/// A float a rounding away: each word is one that the processor converts by itself.
+#[allow(clippy::cast_possible_truncation, reason = "the lower word is meant")]
 fn float(x: u128) -> f64 {
-    u64::try_from(x).map_or_else(|_| x as f64, |x| x as f64)
+    (x >> 64) as u64 as f64 * 18_446_744_073_709_551_616.0 + x as u64 as f64
 }
 
 /// A mean step of a long run, for the load that a server can bear.
