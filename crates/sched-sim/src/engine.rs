@@ -424,6 +424,13 @@ impl Skipping {
         self.waiting.remove(self.place(i, r));
     }
 
+    /// Takes who is next out of the queue.
+    fn take_next(&mut self) -> Option<u32> {
+        let i = self.waiting.take_first()?;
+        self.waiting_tokens -= self.left(i);
+        Some(i)
+    }
+
     /// Tokens that it has left to prefill.
     fn left(&self, i: u32) -> u64 {
         self.rows[i as usize].target - self.prefilled(i as usize)
@@ -703,8 +710,7 @@ impl Skipping {
     }
 
     pub fn admit(&mut self, tokens: u64, r: &Entry) {
-        let Some(i) = self.waiting.first() else { return };
-        self.leave_queue(i, r);
+        let Some(i) = self.take_next() else { return };
         let known = self.rows[i as usize].target;
         let hit = self.seats().map_or(0, |seats| seats.admit(i, known));
         if let Some(paged) = &mut self.paged {
@@ -750,8 +756,7 @@ impl Skipping {
 
     /// Brings in who is next in the queue, with its KV.
     pub fn swap_in(&mut self, r: &Entry) {
-        let Some(i) = self.waiting.first() else { return };
-        self.leave_queue(i, r);
+        let Some(i) = self.take_next() else { return };
         self.link(i);
         let row = &mut self.rows[i as usize];
         let brought = row.phase == Phase::Brought;

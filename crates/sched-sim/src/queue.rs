@@ -41,6 +41,15 @@ impl Queue {
     }
 
     #[inline]
+    pub fn take_first(&mut self) -> Option<u32> {
+        let place = match self {
+            Self::Fcfs(list) => list.pop_front(),
+            Self::Keyed(set) => set.pop_first(),
+        };
+        place.map(|place| place.2)
+    }
+
+    #[inline]
     pub fn insert(&mut self, place: Place) {
         match self {
             // A preempted request came before those that wait.
@@ -58,9 +67,6 @@ impl Queue {
     #[inline]
     pub fn remove(&mut self, place: Place) {
         match self {
-            Self::Fcfs(list) if list.front() == Some(&place) => {
-                list.pop_front();
-            }
             Self::Fcfs(list) => {
                 if let Ok(at) = list.binary_search(&place) {
                     list.remove(at);

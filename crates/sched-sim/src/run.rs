@@ -262,8 +262,7 @@ impl Intake {
     /// The next one, if it has arrived by now.
     #[inline]
     pub fn take(&mut self, now: Ticks) -> Option<Coming> {
-        self.next_arrival().filter(|&arrival| arrival <= now)?;
-        let coming = self.jobs.pop_front()?;
+        let coming = self.jobs.pop_front_if(|coming| coming.arrival <= now)?;
         self.leaving -= usize::from(coming.may_leave());
         Some(coming)
     }
