@@ -8,7 +8,8 @@ use sched_sim::fleet::RouterKind;
 use sched_sim::workload::RateScale;
 use sched_sim::{OfferedLoad, Workload};
 
-use super::{Setting, same};
+use super::Setting;
+use super::setting::same;
 
 /// The loads of a workload's requests under the settings met so far.
 ///

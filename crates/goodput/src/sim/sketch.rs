@@ -16,12 +16,10 @@ use serving_io::evidence::sketched;
 use serving_io::run::Run;
 use serving_io::scenario::VLLM_V1;
 
+use super::believed::{CHECKS, conservation, raised};
 use super::pools::Moved;
 use super::served::Maker;
-use super::{
-    Arguments, CHECKS, Overload, Setting, Simulated, Source, conservation, loads, raised, refused,
-    window_of,
-};
+use super::{Arguments, Overload, Setting, Simulated, Source, loads, refused, window_of};
 
 /// The load is measured on so many of the first requests, which have to be kept for it.
 const LOAD_SAMPLE: usize = 10_000;
