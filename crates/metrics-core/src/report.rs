@@ -223,9 +223,11 @@ pub struct Goodput {
     pub completed: u64,
     /// Good of finished requests, failed ones counted as misses.
     pub attainment: Option<f64>,
-    /// Interval of the attainment, which knows the run's correlation unless `too_narrow`.
+    /// Interval of the attainment, which knows the run's correlation unless `too_narrow`. None of a
+    /// run that is known to be worth too few independent requests.
     pub attainment_interval: Option<Interval>,
-    /// Why the interval is that of independent requests although these are not: it is too narrow.
+    /// Why there is no interval, or why it is that of independent requests although nothing shows
+    /// that these are: it may be too narrow.
     pub too_narrow: Option<NoInterval>,
     /// Base of the attainment: completed and failed, rejected or timed out.
     pub finished: u64,
@@ -810,7 +812,11 @@ impl Goodput {
         let (attainment_interval, too_narrow) = match interval {
             _ if attainment.is_none() => (None, None),
             Ok(interval) => (Some(interval), None),
-            // A run too short for its correlation still has its count, and the reader the warning.
+            // Neighbours that are known to be alike make the interval of a count far too narrow.
+            Err(why @ (NoInterval::TooShort { .. } | NoInterval::BlocksCorrelated { .. })) => {
+                (None, Some(why))
+            }
+            // Where that cannot be told there is still the count, and for the reader the warning.
             Err(why) => (proportion(good, finished, settings.confidence).ok(), Some(why)),
         };
         Ok(Self {

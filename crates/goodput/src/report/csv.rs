@@ -65,14 +65,18 @@ fn rows(report: &Report) -> Vec<Row> {
         rows.push(Row::plain("output_length_mean_tokens", Some(l.mean), n));
     }
     if let Some(g) = report.goodput.as_ref().filter(|g| g.has_limits()) {
-        rows.push(Row::plain("goodput_per_s", g.rate.map(Quantity::number), Some(g.good)));
-        rows.push(Row::plain("goodput_tokens_per_s", g.tokens.map(Quantity::number), Some(g.good)));
+        // Rates of a window are of those who ended in it, shares of those who arrived.
+        let ended = report.measured.and_then(|m| m.good).unwrap_or(g.good);
+        rows.push(Row::plain("goodput_per_s", g.rate.map(Quantity::number), Some(ended)));
+        rows.push(Row::plain("goodput_tokens_per_s", g.tokens.map(Quantity::number), Some(ended)));
         rows.push(Row::plain("goodput_ratio", g.ratio, Some(g.completed)));
+        // No column says of an interval that it may be too narrow.
+        let interval = g.attainment_interval.filter(|_| g.too_narrow.is_none());
         rows.push(Row {
             name: "slo_attainment".to_owned(),
             value: g.attainment,
-            low: g.attainment_interval.and_then(|i| i.low),
-            high: g.attainment_interval.and_then(|i| i.high),
+            low: interval.and_then(|i| i.low),
+            high: interval.and_then(|i| i.high),
             n: Some(g.finished),
         });
         for m in &g.marginals {

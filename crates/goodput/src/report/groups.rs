@@ -202,7 +202,8 @@ impl Groups {
                     rate(t.output.map(Quantity::number)),
                 ];
                 if let Some(g) = r.goodput.as_ref().filter(|_| goodput) {
-                    let interval = g.attainment_interval.map_or("-".to_owned(), |i| {
+                    let interval = g.attainment_interval.filter(|_| g.too_narrow.is_none());
+                    let interval = interval.map_or("-".to_owned(), |i| {
                         format!("{} to {}", share(i.low), share(i.high))
                     });
                     cells.extend([

@@ -214,6 +214,7 @@ fn goodput(g: &Goodput) -> Value {
         .collect();
     // Percentile targets alone judge no single request, so nothing is good or not.
     let judged = |n: u64| if g.has_limits() { json!(n) } else { Value::Null };
+    let why = |said: bool| g.too_narrow.as_ref().filter(|_| said).map(ToString::to_string);
     json!({
         "slo": g.slo.to_string(),
         "goodput_per_s": number(g.rate),
@@ -227,7 +228,8 @@ fn goodput(g: &Goodput) -> Value {
         "attainment_base": g.finished,
         "attainment_low": g.attainment_interval.and_then(|i| i.low),
         "attainment_high": g.attainment_interval.and_then(|i| i.high),
-        "attainment_interval_too_narrow_because": g.too_narrow.as_ref().map(ToString::to_string),
+        "attainment_no_interval_because": why(g.attainment_interval.is_none()),
+        "attainment_interval_too_narrow_because": why(g.attainment_interval.is_some()),
         "limits": limits,
         "targets": targets,
     })

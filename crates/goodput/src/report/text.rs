@@ -368,7 +368,9 @@ fn goodput(text: &mut String, g: &Goodput, measured: Option<&Measured>) -> Resul
                     if g.too_narrow.is_some() { " if requests were independent" } else { "" };
                 format!(", {} interval {}{narrow}", confidence(i.confidence), share_bounds(i))
             }
-            None => String::new(),
+            None => {
+                g.too_narrow.as_ref().map_or(String::new(), |why| format!(", no interval: {why}"))
+            }
         };
         line(
             text,
