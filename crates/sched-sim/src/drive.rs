@@ -91,7 +91,7 @@ pub fn drive<S: Server + ?Sized>(
         }
         let visible = server.next_visible(observer)?;
         // The decision of this instant may have let somebody go, whose user goes on.
-        if answer(server, arrivals, &requests, &mut over)? {
+        if answer(server, arrivals, &requests, &mut over, now)? {
             continue;
         }
         let Some(next) = [visible, arrivals.next_at()].into_iter().flatten().min() else {
@@ -99,7 +99,7 @@ pub fn drive<S: Server + ?Sized>(
         };
         now = now.max(next);
         let end = server.advance_to(now, observer)?;
-        answer(server, arrivals, &requests, &mut over)?;
+        answer(server, arrivals, &requests, &mut over, now)?;
         if let Some(end) = end {
             break end;
         }
@@ -108,19 +108,21 @@ pub fn drive<S: Server + ?Sized>(
     Ok(Driven { workload: Workload::new(requests)?, over, end })
 }
 
-/// Tells the arrivals who is over; whether anybody is.
+/// Tells the arrivals who is over; whether anybody is. Who was refused is told so when the server
+/// takes note of the arrival, which is at the end of the step under way.
 fn answer<S: Server + ?Sized>(
     server: &mut S,
     arrivals: &mut impl Arrivals,
     requests: &[WorkloadRequest],
     over: &mut Vec<Over>,
+    now: Ticks,
 ) -> Result<bool> {
     let known = over.len();
     server.take_over(over);
     for over in over.iter().skip(known) {
         let position = usize::try_from(over.progress.id).ok();
         if let Some(request) = position.and_then(|position| requests.get(position)) {
-            arrivals.completed(&request.id, over.at)?;
+            arrivals.completed(&request.id, over.at.max(now))?;
         }
     }
     Ok(known < over.len())

@@ -519,6 +519,15 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         (steps, duration)
     }
 
+    /// Cuts what is decided at the end of the step under way at an instant.
+    fn cut_flight(&mut self, at: Ticks) {
+        if let Some(flight) = self.flight.as_mut().filter(|flight| 1 < flight.steps) {
+            let gap = at.since(flight.start).unwrap_or_default();
+            let steps = flight.time.steps_to_reach(gap, flight.steps);
+            *flight = first_steps(flight, steps);
+        }
+    }
+
     /// Runs what was decided, or the first steps of it. Together with the decision it would be more
     /// code in a row than a processor keeps at hand, and slower by a twentieth.
     #[inline(never)]
@@ -700,6 +709,8 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
     #[inline]
     fn submit(&mut self, job: Job) -> Result<()> {
         self.clock.submitted(&job)?;
+        // Steps that were decided before it came are run up to the end of the one under way.
+        self.cut_flight(job.arrival);
         self.pending.push(job);
         Ok(())
     }
@@ -745,12 +756,7 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
             *leaves = Some((now, Leave::Cancel));
         }
         self.departures.push(now, id, short(position), Leave::Cancel);
-        // It is seen at the end of the step under way.
-        if let Some(flight) = self.flight {
-            let gap = now.since(flight.start).unwrap_or_default();
-            let steps = flight.time.steps_to_reach(gap, flight.steps);
-            self.flight = Some(first_steps(&flight, steps));
-        }
+        self.cut_flight(now);
     }
 
     fn load(&self) -> ServerLoad {

@@ -5,13 +5,15 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{decode_first, step_time, transfer};
+use common::{Pool, pool, step_time, transfer};
 use proptest::prelude::*;
 use sched_sim::drive::{Driven, drive};
-use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::Server;
 use sched_sim::workload::{ClosedLoop, Lengths};
-use sched_sim::{Affine, DecodeFirst, Disaggregated, Replica, RunEnd, StepTime, StepWork, Ticks};
+use sched_sim::{
+    Affine, DecodeFirst, Disaggregated, Replica, RunEnd, RunLimits, ServerSettings, StepTime,
+    StepWork, Ticks,
+};
 
 fn users() -> impl Strategy<Value = ClosedLoop> {
     let think = prop::sample::select(vec!["0s", "5ms", "exponential:mean=80ms", "2s"]);
@@ -32,25 +34,15 @@ fn users() -> impl Strategy<Value = ClosedLoop> {
     )
 }
 
-fn fleet(
-    replicas: usize,
-    reference: bool,
-    policy: DecodeFirst,
-    step_time: Affine,
-    kind: RouterKind,
-) -> Fleet<Replica<DecodeFirst, Affine>> {
-    let new = if reference { Replica::reference } else { Replica::new };
-    Fleet::new((0..replicas).map(|_| new(policy, step_time)).collect(), kind, 3).unwrap()
-}
-
-/// Steps in which a decode takes time. Where it takes none, all answers are there at one instant, and
-/// which of them a driver is shown first depends on how many steps the engine takes at once.
+/// Steps that take time, of a prompt and of a decode. Where one takes none, several answers and
+/// refusals are there at one instant, and which of them a driver is shown first depends on how many
+/// steps the engine takes at once.
 fn steps_that_take_time() -> impl Strategy<Value = Affine> {
-    step_time().prop_filter("a decode takes time", |step_time| {
-        let mut decode = StepWork::default();
-        decode.decodes = 1;
-        decode.decode_context = 1;
-        step_time.step(&decode) != Ticks::ZERO
+    step_time().prop_filter("each step takes time", |step_time| {
+        let (mut decode, mut prefill) = (StepWork::default(), StepWork::default());
+        (decode.decodes, decode.decode_context) = (1, 1);
+        (prefill.prefills, prefill.prefill_tokens, prefill.attention_doubled) = (1, 1, 1);
+        [decode, prefill].iter().all(|work| step_time.step(work) != Ticks::ZERO)
     })
 }
 
@@ -64,25 +56,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     /// Skipping and plain servers, in one fleet or in two pools, see the same requests and give the
-    /// same answers; nobody has two
-    /// requests at once; and the interactive law is exact: of each user, the times in the system
-    /// and the think times fill the time until the last answer.
+    /// same answers, whatever their policies, memory, router and limits are; nobody has two requests
+    /// at once, and whoever is refused comes again.
     #[test]
     fn closed_loops_close(
         users in users(),
-        policy in decode_first(),
         step_time in steps_that_take_time(),
-        replicas in 1_usize..4,
-        kind in prop::sample::select(RouterKind::ALL.to_vec()),
-        decode in prop::option::of((1_usize..4, transfer())),
+        pool in pool(),
+        decode in prop::option::of((pool(), transfer())),
     ) {
         let run = |reference| -> (Driven, sched_sim::RunStatistics) {
-            let fleet = |replicas| fleet(replicas, reference, policy, step_time, kind);
-            let mut server: Box<dyn Server> = match decode {
-                Some((n, transfer)) => {
-                    Box::new(Disaggregated::new(fleet(replicas), fleet(n), transfer))
+            let fleet = |pool: &Pool| pool.fleet(step_time, RunLimits::default(), reference);
+            let mut server: Box<dyn Server> = match &decode {
+                Some((decode, transfer)) => {
+                    Box::new(Disaggregated::new(fleet(&pool), fleet(decode), *transfer))
                 }
-                None => Box::new(fleet(replicas)),
+                None => Box::new(fleet(&pool)),
             };
             let driven = drive(&mut server, &mut users.arrivals().unwrap(), &mut ()).unwrap();
             let s = server.statistics();
@@ -91,7 +80,7 @@ proptest! {
         let (driven, s) = run(false);
         prop_assert_eq!(&run(true), &(driven.clone(), s));
         prop_assert!(s.conserves_requests() && s.littles_law_holds(), "{:?}", s);
-        prop_assert_eq!(s.completed, users.requests);
+        prop_assert_eq!(s.completed + s.rejected, users.requests);
         let mut last: BTreeMap<u64, (u64, Ticks)> = BTreeMap::new();
         let mut over: Vec<_> = driven.over().iter().collect();
         over.sort_by_key(|o| o.progress.id);
@@ -138,6 +127,34 @@ fn the_interactive_law_is_exact() {
     let r = s.sojourn_time as f64 / 400.0 / 1e18;
     let busy = answered as f64 / 1e18 / s.end.seconds();
     assert!((x * (r + 0.05) - busy).abs() < 1e-9 && 7.5 < busy && busy <= 8.0, "{busy}");
+}
+
+/// By hand, with steps of 10 ms, one slot, one place in the queue, and users who think for 5 ms. At
+/// 5 ms one of three finds the place; the server has nothing to do, and refuses the others at once.
+/// They come again at 10 ms, and are seen at the end of the step under way, at 15 ms: one finds the
+/// place, the other comes again 5 ms after that, and is refused at 25 ms.
+#[test]
+fn whoever_is_refused_comes_again() {
+    let users = ClosedLoop {
+        users: 3,
+        think: "5ms".parse().unwrap(),
+        requests: 6,
+        lengths: Lengths::Independent { input: "1".parse().unwrap(), output: "1".parse().unwrap() },
+        system_prompts: None,
+        seed: 1,
+    };
+    let mut settings = ServerSettings::default();
+    settings.max_waiting = Some(1);
+    let step_time: Affine = "base=10ms".parse().unwrap();
+    for new in [Replica::new, Replica::reference] {
+        let mut server = new(DecodeFirst::new(1, 512).unwrap(), step_time).settings(settings);
+        let driven = drive(&mut server, &mut users.arrivals().unwrap(), &mut ()).unwrap();
+        let arrivals = driven.workload().requests().iter();
+        let ms: Vec<f64> = arrivals.map(|r| 1e3 * r.arrival.seconds()).collect();
+        assert_eq!(ms, [5.0, 5.0, 5.0, 10.0, 10.0, 20.0]);
+        let s = server.statistics();
+        assert_eq!((s.completed, s.rejected), (2, 4));
+    }
 }
 
 /// A run that is stopped says so, and gives what there is.

@@ -235,15 +235,20 @@ impl<S: Server> Fleet<S> {
         Ok(next)
     }
 
+    /// Takes in whom a decision of this instant let go, and fills their slots from the queue; whether
+    /// anybody came to a server.
+    fn hand_on(&mut self, observer: &mut dyn Observer) -> Result<bool> {
+        self.collect();
+        let waiting = self.queue.len();
+        self.serve_queue(observer)?;
+        Ok(self.queue.len() < waiting)
+    }
+
     /// Goes on to `time`, before which nothing arrives, in the turns of the queue.
     fn go_on(&mut self, time: Option<Ticks>, observer: &mut dyn Observer) -> Result<()> {
         while !self.queue.is_empty() && self.end.is_none() {
             let turn = self.next_turn(observer)?;
-            // The decision of this instant may have let somebody go.
-            self.collect();
-            let waiting = self.queue.len();
-            self.serve_queue(observer)?;
-            if self.queue.len() < waiting {
+            if self.hand_on(observer)? {
                 continue;
             }
             let Some(turn) = turn.filter(|t| time.is_none_or(|time| *t <= time)) else { break };
@@ -343,7 +348,12 @@ impl<S: Server> Server for Fleet<S> {
 
     fn next_visible(&mut self, observer: &mut dyn Observer) -> Result<Option<Ticks>> {
         self.take_arrivals(Some(self.at), true, observer)?;
-        let next = self.next_turn(observer)?;
+        let next = loop {
+            let next = self.next_turn(observer)?;
+            if !self.hand_on(observer)? {
+                break next;
+            }
+        };
         let arrival = self.pending.front().map(|job| job.arrival);
         Ok([next, arrival].into_iter().flatten().min())
     }
