@@ -369,7 +369,9 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         flight: &mut Option<Stretch>,
     ) -> Result<bool> {
         self.take_arrivals();
-        self.take_departures();
+        if !self.departures.is_empty() {
+            self.take_departures(self.clock.now);
+        }
         let inside = self.clock.inside();
         let waiting = on!(&self.engine, b => b.waiting());
         self.clock.statistics.waiting_max = self.clock.statistics.waiting_max.max(waiting);
@@ -520,6 +522,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
     }
 
     /// Cuts what is decided at the end of the step under way at an instant.
+    #[cold]
     fn cut_flight(&mut self, at: Ticks) {
         if let Some(flight) = self.flight.as_mut().filter(|flight| 1 < flight.steps) {
             let gap = at.since(flight.start).unwrap_or_default();
@@ -586,9 +589,12 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         self.vacant.push(position);
     }
 
-    /// Lets in whoever has arrived by now.
+    /// Lets in whoever has arrived by now, after those whose clients had left by then.
     fn take_arrivals(&mut self) {
         while let Some(coming) = self.pending.take(self.clock.now) {
+            if !self.departures.is_empty() {
+                self.take_departures(coming.arrival);
+            }
             let mut entry = Entry::of(coming);
             let (id, arrival) = (entry.id, entry.arrival);
             if let Some(reason) = self.refusal(&entry) {
@@ -642,13 +648,13 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         self.departures.next(|id, position| requests[position as usize].is(id))
     }
 
-    /// Lets go whoever's client has left by now.
-    fn take_departures(&mut self) {
+    /// Lets go whoever's client has left by an instant that is not after now.
+    fn take_departures(&mut self, by: Ticks) {
         let now = self.clock.now;
         loop {
             let requests = &self.requests;
             let inside = |id, position| requests[position as usize].is(id);
-            let Some((_, position, why)) = self.departures.due(now, inside) else { break };
+            let Some((_, position, why)) = self.departures.due(by, inside) else { break };
             let entry = &mut self.requests[position as usize];
             let (prefilled, decoded) = on!(&mut self.engine, b => b.remove(position, entry));
             let progress = entry.progress(prefilled, decoded);
@@ -710,7 +716,9 @@ impl<P: Policy, T: StepTime> Server for Replica<P, T> {
     fn submit(&mut self, job: Job) -> Result<()> {
         self.clock.submitted(&job)?;
         // Steps that were decided before it came are run up to the end of the one under way.
-        self.cut_flight(job.arrival);
+        if self.flight.as_ref().is_some_and(|flight| 1 < flight.steps) {
+            self.cut_flight(job.arrival);
+        }
         self.pending.push(job);
         Ok(())
     }

@@ -175,6 +175,11 @@ impl<P: Copy + Ord> Departures<P> {
         self.0.push(Reverse((at, id, place, why)));
     }
 
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// When the first client leaves whose request is still `inside`.
     pub fn next(&mut self, inside: impl Fn(u64, P) -> bool) -> Option<Ticks> {
         while let Some(&Reverse((at, id, place, _))) = self.0.peek() {

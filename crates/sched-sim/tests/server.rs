@@ -9,8 +9,8 @@ use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Ending, Job, Over, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::{
-    Affine, DecodeFirst, Disaggregated, KvTransfer, Replica, RunEnd, Sarathi, SimError, Simulation,
-    Ticks,
+    Affine, DecodeFirst, Disaggregated, KvTransfer, Replica, RunEnd, Sarathi, ServerSettings,
+    SimError, Simulation, Ticks,
 };
 
 fn at(ms: u64) -> Ticks {
@@ -197,5 +197,25 @@ fn a_last_token_that_nobody_waits_for_completes_nothing() {
         let s = server.statistics();
         assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
         assert_eq!((s.completed, s.cancelled), (0, 1));
+    }
+}
+
+/// Steps of 2 s, one slot, one place in the queue, patience for 0.9 s. Who comes at 0.1 s waits until
+/// 1 s, so that the place is free for who comes at 1.5 s, although the server sees both at 2 s only.
+#[test]
+fn who_has_left_does_not_stand_in_the_way_of_who_comes() {
+    let mut settings = ServerSettings::default();
+    settings.max_waiting = Some(1);
+    let step_time: Affine = "base=2s".parse().unwrap();
+    for new in [Replica::new, Replica::reference] {
+        let mut server = new(DecodeFirst::new(1, 10).unwrap(), step_time).settings(settings);
+        for (id, ms) in [(0, 0), (1, 100), (2, 1500)] {
+            let mut job = Job::new(id, at(ms), 1, 1);
+            job.timeout_at = Some(at(ms + 900));
+            server.submit(job).unwrap();
+        }
+        server.finish(&mut ()).unwrap();
+        let s = server.statistics();
+        assert_eq!((s.timed_out, s.rejected), (3, 0));
     }
 }
