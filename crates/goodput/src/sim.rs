@@ -194,8 +194,9 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     /// Refuse who arrives when so many requests wait; this and the next three stand for a gateway
-    /// in front of vllm-v1, which refuses nobody for it. One value each: variants of a scenario may
-    /// differ in them.
+    /// in front of vllm-v1, which refuses nobody for it. Of several replicas each has these limits,
+    /// and the permits of --token-bucket are for all of them; with --router central-queue all four
+    /// are those of its queue. One value each: variants of a scenario may differ in them.
     #[arg(long, value_name = "REQUESTS", value_parser = served::count_from(0, LARGEST_TOKENS))]
     max_waiting: Option<u64>,
     /// Refuse who arrives when with its prompt more tokens than this would wait.

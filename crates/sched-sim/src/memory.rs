@@ -9,6 +9,7 @@ use crate::admission::{AdmissionRule, TokenBucket};
 use crate::error::Result;
 use crate::policy::{at_most, limit};
 use crate::replica::Entry;
+use crate::server::Job;
 use crate::time::Ticks;
 
 /// The KV blocks of a server.
@@ -109,6 +110,15 @@ impl Order {
             // Token counts are below 2³² each.
             Self::ShortestJob => (r.input + r.output).cast_signed(),
             Self::Priority => r.priority(),
+        }
+    }
+
+    /// The same of a request that no server has seen.
+    pub(crate) fn key_of_job(self, job: &Job) -> i64 {
+        match self {
+            Self::Fcfs => 0,
+            Self::ShortestJob => (job.input_tokens + job.output_tokens).cast_signed(),
+            Self::Priority => job.priority,
         }
     }
 }
@@ -224,6 +234,23 @@ impl ServerSettings {
     #[must_use]
     pub const fn open(self) -> Self {
         Self { order: self.order, kv: self.kv, ..Self::DEFAULT }
+    }
+
+    /// What of it a gateway in front of several servers does: all that refuses and the order, if the
+    /// router has a queue of its own; else the permits, since who waits does so in the servers.
+    #[must_use]
+    pub const fn in_front(self, central_queue: bool) -> Self {
+        if central_queue {
+            Self { kv: None, ..self }
+        } else {
+            Self { bucket: self.bucket, ..Self::DEFAULT }
+        }
+    }
+
+    /// What is left to each server behind that gateway.
+    #[must_use]
+    pub const fn behind(self, central_queue: bool) -> Self {
+        if central_queue { self.open() } else { Self { bucket: None, ..self } }
     }
 }
 

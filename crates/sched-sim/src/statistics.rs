@@ -133,7 +133,7 @@ impl Refused {
     }
 
     /// The sum over two servers.
-    const fn plus(&self, other: &Self) -> Self {
+    pub(crate) const fn plus(&self, other: &Self) -> Self {
         Self {
             never_fits: self.never_fits + other.never_fits,
             prompt_too_long: self.prompt_too_long + other.prompt_too_long,

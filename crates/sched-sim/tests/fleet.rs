@@ -9,8 +9,8 @@ use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Ending, Job, Over, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::{
-    Affine, DecodeFirst, PromptContent, Replica, RunEnd, RunLimits, RunStatistics, Ticks, Workload,
-    WorkloadRequest,
+    Affine, DecodeFirst, Order, PromptContent, Replica, RunEnd, RunLimits, RunStatistics,
+    ServerSettings, Ticks, TokenBucket, Workload, WorkloadRequest,
 };
 
 fn router() -> impl Strategy<Value = RouterKind> {
@@ -212,4 +212,47 @@ fn prefix_affinity_finds_the_cache() {
     };
     assert_eq!(hits(RouterKind::PrefixAffinity), [0, 0, 160, 160]);
     assert_eq!(hits(RouterKind::RoundRobin), [0, 0, 0, 0]);
+}
+
+/// Two servers of one slot, steps of 1 s, a request takes 2 s. By hand: 0 and 1 run from 0 s on, 2
+/// (three tokens) and 3 (one) wait in the router's queue, which has two places, and 4 is refused. At
+/// 2 s the shorter one of the two is next on the first server, the longer one on the second.
+#[test]
+fn a_central_queue_has_the_limits_and_the_order() {
+    let mut settings = ServerSettings::default();
+    settings.max_waiting = Some(2);
+    settings.order = Order::ShortestJob;
+    let step_time: Affine = "base=1s".parse().unwrap();
+    let server = || {
+        let replica = Replica::new(DecodeFirst::new(1, 512).unwrap(), step_time);
+        replica.settings(settings.behind(true))
+    };
+    let fleet = Fleet::new(vec![server(), server()], RouterKind::CentralQueue, 1).unwrap();
+    let ms = |n: u64| Ticks::from_nanoseconds(n * 1_000_000);
+    let jobs = [(0, 0, 1), (1, 0, 1), (2, 100, 3), (3, 200, 1), (4, 300, 1)];
+    let jobs = jobs.map(|(id, at, output)| Job::new(id, ms(at), 1, output));
+    let (_, over, s) = served(fleet.gateway(&settings.in_front(true)), jobs.into_iter());
+    let ends: Vec<(f64, usize)> = over.iter().map(|o| (o.at.seconds(), o.server)).collect();
+    assert_eq!(ends, [(2.0, 0), (2.0, 1), (6.0, 1), (4.0, 0), (0.3, 0)]);
+    assert_eq!((s.completed, s.rejected, s.refused.queue_full, s.queued), (4, 1, 1, 0));
+    assert!(s.conserves_requests() && s.littles_law_holds());
+}
+
+/// One permit a second for all servers, however many there are: of ten requests a second for 3 s,
+/// those at 0, 1 and 2 s have one.
+#[test]
+fn a_gateway_gives_permits_for_all_servers() {
+    let mut settings = ServerSettings::default();
+    settings.bucket = Some(TokenBucket::new(Ticks::from_nanoseconds(1_000_000_000), 1).unwrap());
+    let step_time: Affine = "base=1ms".parse().unwrap();
+    let server = |_| {
+        let replica = Replica::new(DecodeFirst::new(8, 512).unwrap(), step_time);
+        replica.settings(settings.behind(false))
+    };
+    let fleet = Fleet::new((0..4).map(server).collect(), RouterKind::RoundRobin, 1).unwrap();
+    let jobs = (0..30).map(|i| Job::new(i, Ticks::from_nanoseconds(i * 100_000_000), 1, 1));
+    let (_, over, s) = served(fleet.gateway(&settings.in_front(false)), jobs);
+    let let_in = over.iter().filter(|o| o.ending == Ending::Completed).map(|o| o.progress.id);
+    assert_eq!(let_in.collect::<Vec<_>>(), [0, 10, 20]);
+    assert_eq!((s.injected, s.refused.token_bucket), (30, 27));
 }

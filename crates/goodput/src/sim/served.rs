@@ -9,8 +9,8 @@ use sched_sim::server::{Books, Job, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
 use sched_sim::workload::{Arrivals, ClosedLoop};
 use sched_sim::{
-    Disaggregated, Observer, Replica, RunLimits, RunResult, RunStatistics, StepTime, Ticks,
-    Workload,
+    Disaggregated, Observer, Order, Replica, RunLimits, RunResult, RunStatistics, ServerSettings,
+    StepTime, Ticks, Workload,
 };
 use serde_json::{Map, Value, json};
 
@@ -73,13 +73,22 @@ pub struct Maker<'m, 'a, T> {
 }
 
 impl<'a, T: StepTime> Maker<'_, 'a, T> {
+    /// What refuses who arrives and the rest of a server's settings; one that is `open` refuses nobody
+    /// who could end.
+    fn settings(&self, open: bool) -> Result<ServerSettings> {
+        let settings = self.setting.server.settings()?;
+        Ok(if open { settings.open() } else { settings })
+    }
+
     /// One server; one that is `open` refuses nobody who could end.
     pub fn one(&self, open: bool) -> Result<Box<dyn Server + 'a>> {
+        self.one_with(self.settings(open)?)
+    }
+
+    fn one_with(&self, settings: ServerSettings) -> Result<Box<dyn Server + 'a>> {
         let Self { arguments, setting, config, cost, .. } = *self;
         let limits = RunLimits { until: setting.until, ..RunLimits::default() };
         if let Some(config) = config {
-            let settings = setting.server.settings()?;
-            let settings = if open { settings.open() } else { settings };
             let replica = VllmReplica::new(config.clone(), cost)?.limits(limits).gateway(&settings);
             return Ok(if arguments.reference {
                 Box::new(replica.asked_in_every_step())
@@ -88,19 +97,24 @@ impl<'a, T: StepTime> Maker<'_, 'a, T> {
             });
         }
         let new = if arguments.reference { Replica::reference } else { Replica::new };
-        let settings = setting.server.settings()?;
-        let settings = if open { settings.open() } else { settings };
         let replica = new(setting.named_policy()?, cost);
         Ok(Box::new(replica.settings(settings).limits(limits)))
     }
 
-    /// So many behind the router of the setting.
+    /// So many behind the router of the setting, and a gateway in front of it.
     fn fleet(&self, n: u64, open: bool, seed: u64) -> Result<Box<dyn Server + 'a>> {
         if n == 1 {
             return self.one(open);
         }
-        let servers = (0..n).map(|_| self.one(open)).collect::<Result<Vec<_>>>()?;
-        Ok(Box::new(Fleet::new(servers, self.setting.router, seed)?))
+        let (settings, router) = (self.settings(open)?, self.setting.router);
+        let central = router == RouterKind::CentralQueue;
+        let behind = settings.behind(central);
+        let servers = (0..n).map(|_| self.one_with(behind)).collect::<Result<Vec<_>>>()?;
+        let mut front = settings.in_front(central);
+        if self.setting.by_priority() {
+            front.order = Order::Priority;
+        }
+        Ok(Box::new(Fleet::new(servers, router, seed)?.gateway(&front)))
     }
 
     /// All servers of the setting. Whoever arrives is refused at the prefill pool, if there are two.

@@ -3,6 +3,10 @@
 //! A [`Fleet`] is a [`Server`] itself: requests go in, time goes on, whoever is over comes out. When
 //! a request arrives, the router sees every server as it is at that instant, with each step that
 //! ended by then and nothing later.
+//!
+//! Limits on who comes in are those of each server, and those of a [gateway](Fleet::gateway) in front
+//! of the router. A router with a queue of its own leaves nobody to wait in a server, so that only a
+//! gateway can bound who waits, and its order is the one that counts.
 
 mod router;
 
@@ -12,11 +16,13 @@ use foldhash::fast::FixedState;
 
 pub use router::{Router, RouterKind};
 
+use crate::admission::{Gate, Seen};
 use crate::error::{Result, SimError};
 use crate::history::Observer;
-use crate::server::{Job, Leave, Over, Progress, Server, ServerLoad};
+use crate::memory::{Order, ServerSettings};
+use crate::server::{Ending, Job, Leave, Over, Progress, Server, ServerLoad};
 use crate::simulation::{RequestRecord, RunEnd};
-use crate::statistics::RunStatistics;
+use crate::statistics::{Refused, RunStatistics};
 use crate::time::Ticks;
 
 /// Servers behind a router.
@@ -53,6 +59,9 @@ pub struct Fleet<S> {
     pending: VecDeque<Job>,
     /// Arrived, and in no server: those that wait for the router's own queue.
     queue: VecDeque<Job>,
+    /// Who of them is next.
+    order: Order,
+    gate: Gate,
     /// Requests inside the servers.
     placed: HashMap<u64, Placed, FixedState>,
     /// All servers have advanced to here.
@@ -78,6 +87,9 @@ struct Totals {
     /// Requests whose client left while they were in the queue.
     cancelled: u64,
     timed_out: u64,
+    /// Requests that the gateway refused.
+    rejected: u64,
+    refused: Refused,
     /// ∫ requests in the queue dt.
     queue_area: u128,
     /// Up to when that is counted.
@@ -104,6 +116,8 @@ impl<S: Server> Fleet<S> {
             servers,
             pending: VecDeque::new(),
             queue: VecDeque::new(),
+            order: Order::Fcfs,
+            gate: Gate::default(),
             placed: HashMap::with_hasher(FixedState::default()),
             at: Ticks::ZERO,
             over: Vec::new(),
@@ -111,6 +125,16 @@ impl<S: Server> Fleet<S> {
             totals: Totals::default(),
             end: None,
         })
+    }
+
+    /// The same fleet behind a gateway, which refuses who arrives by the limits of `settings`. Who waits
+    /// there is who waits in the router's own queue, of which the next one is by its order. The limits
+    /// of the servers stay theirs.
+    #[must_use]
+    pub fn gateway(mut self, settings: &ServerSettings) -> Self {
+        self.order = settings.order;
+        self.gate = Gate::new(settings);
+        self
     }
 
     /// The servers, in the order in which [`Over::server`] counts them.
@@ -143,6 +167,9 @@ impl<S: Server> Fleet<S> {
                 if let Some(placed) = self.placed.remove(&over.progress.id) {
                     over.progress.arrival = placed.arrival;
                 }
+                if over.ending == Ending::Completed {
+                    self.gate.completed(&over);
+                }
                 self.over.push(over);
             }
         }
@@ -164,8 +191,33 @@ impl<S: Server> Fleet<S> {
         self.servers[server].submit(job)
     }
 
+    /// Whether the gateway refuses a request that arrives now, which is then over.
+    fn refuses(&mut self, job: &Job) -> bool {
+        let (queue, servers) = (&self.queue, &self.servers);
+        let own = |job: &Job| if job.made_tokens == 0 { job.input_tokens } else { 0 };
+        let seen = Seen {
+            waiting: queue.len() as u64,
+            waiting_tokens: || queue.iter().map(own).sum(),
+            kv_used: || {
+                let loads = servers.iter().map(Server::load);
+                let of = |l: ServerLoad| l.kv_blocks.map(|blocks| (l.kv_used, blocks));
+                let (used, all) = loads.filter_map(of).fold((0, 0), |s, l| (s.0 + l.0, s.1 + l.1));
+                if all == 0 { 0.0 } else { used as f64 / all as f64 }
+            },
+        };
+        let at = (job.arrival, self.at);
+        let Some(reason) = self.gate.refusal((job.id, own(job)), at, seen) else { return false };
+        self.totals.rejected += 1;
+        self.totals.refused.count(&reason);
+        self.over.push(Over::new(progress_of(job), job.arrival, Ending::Rejected(reason)));
+        true
+    }
+
     /// Routes a request that arrives now.
     fn route(&mut self, job: Job, observer: &mut dyn Observer) -> Result<()> {
+        if self.refuses(&job) {
+            return Ok(());
+        }
         if self.router.kind() == RouterKind::CentralQueue {
             self.queue.push_back(job);
             return self.serve_queue(observer);
@@ -184,7 +236,7 @@ impl<S: Server> Fleet<S> {
             let free = |i: &usize| self.assigned[*i] < self.slots[*i];
             let least = (0..self.servers.len()).filter(free).min_by_key(|&i| (self.assigned[i], i));
             let Some(server) = least else { break };
-            let Some(mut job) = self.queue.pop_front() else { break };
+            let Some(mut job) = self.take_next() else { break };
             let arrival = job.arrival;
             self.totals.queued_time += self.at.0 - arrival.0;
             job.arrival = self.at;
@@ -192,6 +244,16 @@ impl<S: Server> Fleet<S> {
         }
         self.totals.queue_max = self.totals.queue_max.max(self.queue.len() as u64);
         Ok(())
+    }
+
+    /// Takes who is next out of the queue.
+    fn take_next(&mut self) -> Option<Job> {
+        if self.order == Order::Fcfs {
+            return self.queue.pop_front();
+        }
+        // Of equal ones the first is the one that came first.
+        let next = (0..self.queue.len()).min_by_key(|&i| self.order.key_of_job(&self.queue[i]))?;
+        self.queue.remove(next)
     }
 
     /// Counts the time of the queue up to now.
@@ -420,10 +482,12 @@ impl<S: Server> Server for Fleet<S> {
         sum.end = sum.end.max(t.start).max(if self.queue.is_empty() { t.start } else { self.at });
         let waiting = self.queue.len() as u64;
         // Who was given to a server that was stopped before had not arrived.
-        sum.injected += waiting + t.cancelled + t.timed_out;
+        sum.injected += waiting + t.cancelled + t.timed_out + t.rejected;
         sum.queued += waiting;
         sum.cancelled += t.cancelled;
         sum.timed_out += t.timed_out;
+        sum.rejected += t.rejected;
+        sum.refused = sum.refused.plus(&t.refused);
         sum.waiting_max = sum.waiting_max.max(t.queue_max);
         let open = sum.end.0.saturating_sub(t.counted.0) * u128::from(waiting);
         sum.in_system_time += t.queue_area + open;

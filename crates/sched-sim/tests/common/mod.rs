@@ -318,11 +318,13 @@ impl Pool {
         reference: bool,
     ) -> Fleet<Replica<Box<dyn Policy>, T>> {
         let new = if reference { Replica::reference } else { Replica::new };
+        let central = self.router == RouterKind::CentralQueue;
         let one = |_| {
             let replica = new(make(self.policy), step_time.clone());
-            replica.settings(self.settings).limits(limits)
+            replica.settings(self.settings.behind(central)).limits(limits)
         };
-        Fleet::new((0..self.servers).map(one).collect(), self.router, 7).unwrap()
+        let fleet = Fleet::new((0..self.servers).map(one).collect(), self.router, 7).unwrap();
+        fleet.gateway(&self.settings.in_front(central))
     }
 }
 
