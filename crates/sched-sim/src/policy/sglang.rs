@@ -307,7 +307,8 @@ impl Policy for SgLang {
         if in_progress(step).is_some() {
             Horizon::ONE
         } else if self.full {
-            Horizon::UNTIL_CHANGE
+            // No prefill is tried, but who brings its KV needs none.
+            step.horizon()
         } else if step.waiting() > 0 {
             Horizon::ONE
         } else {
