@@ -197,7 +197,7 @@ impl Paged {
 
     /// Evicts what is cached until so many blocks are free.
     fn make_free(&mut self, blocks: u64) {
-        let used = self.used();
+        let used = self.used() + self.asked;
         if let Some(seats) = &mut self.seats {
             seats.make_free(blocks, used);
         }
@@ -516,8 +516,9 @@ impl Skipping {
         self.paged.as_ref().map(|p| {
             let (counters, cached_blocks) =
                 p.seats.as_ref().map_or_else(Default::default, |s| (s.counters(), s.cached()));
-            (KvStatistics { counters, cached_blocks, ..p.kv }, p.used())
+            (KvStatistics { counters, cached_blocks, ..p.kv }, p.used() + p.asked)
         })
+    /// The KV cache, and the blocks in use, those that the step under way takes among them.
     }
 
     /// Blocks while the first and the last of so many decided steps run. What is cached makes room
