@@ -61,6 +61,38 @@ impl Waiting {
     }
 }
 
+/// Whether a server had nothing to do before the step that is filled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// When the last step ended.
+    ended: Ticks,
+    /// Whether nobody was inside at some time since.
+    idle: bool,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self { ended: Ticks::ZERO, idle: true }
+    }
+}
+
+impl Rest {
+    /// Somebody arrives at a server in which there is nobody.
+    pub fn woken(&mut self, at: Ticks) {
+        // Who comes as the last one ends leaves it no time to rest.
+        self.idle |= self.ended < at;
+    }
+
+    /// A step has ended.
+    pub fn ran(&mut self, end: Ticks) {
+        *self = Self { ended: end, idle: false };
+    }
+
+    pub const fn is_over(&self) -> bool {
+        self.idle
+    }
+}
+
 /// One step of a replica while a policy fills it.
 ///
 /// Stages are those at the start of the step: a request whose prompt ends in it decodes from the
@@ -103,6 +135,13 @@ impl<'a> Step<'a> {
     #[inline]
     pub fn waiting(&self) -> u64 {
         on!(self, b => b.waiting())
+    }
+
+    /// Whether the server was idle since the last step, with nobody in the batch or in the queue;
+    /// also before the first one.
+    #[must_use]
+    pub fn after_idle(&self) -> bool {
+        on!(self, b => b.rest().is_over())
     }
 
     /// The request that is admitted next, by the [order](crate::Order) of the server.
