@@ -346,12 +346,50 @@ fn sglang_starts_its_ratio_anew_when_idle() {
     }
 }
 
+/// 200 blocks of one token, of which an admission leaves 2 free. 100 + 100 tokens store 199, 198 + 2
+/// as many, and both prompts leave 2 blocks: the prompt takes 110 or 208 ms, each token 10. A prompt
+/// of 199 leaves 1, and 100 + 102 tokens store 201: 0 and 3 need 201 blocks.
+#[test]
+fn the_watermark_is_a_test_of_the_admission_alone() {
+    let rows = [(0, 199, 1), (0, 100, 100), (2000, 198, 2), (2000, 100, 102)];
+    let expected = "\
+        0: refused, it needs 201 KV blocks to be admitted and to end, and there are 200\n\
+        1: starts 0, first token 110, last 1100\n\
+        2: starts 2000, first token 2208, last 2218\n\
+        3: refused, it needs 201 KV blocks to be admitted and to end, and there are 200\n";
+    assert_eq!(run(PrefillFirst::new(8, 300).unwrap(), pool(200, 1), &rows), expected);
+    assert_eq!(run(Sarathi::new(8, 300).unwrap(), pool(200, 1), &rows), expected);
+}
+
+/// The same blocks, later requests first. 0 decodes from 160 on, and has stored 197 tokens at 630,
+/// when 1 is admitted with one and leaves 2 free. At 651 they hold 198 and 2, and 0 goes, with 49 of
+/// its 50 tokens. It knows 199, which leave 1 block of 200: as nobody else is there when 1 ends at
+/// 681, it comes back and computes them for 209 ms. By swap nothing is computed again: its KV moves
+/// for 0.198 ms in the step from 651, and as long in that from 681.2.
+#[test]
+fn who_comes_back_to_an_empty_batch_leaves_nothing_free() {
+    let mut settings = pool(200, 1);
+    settings.order = Order::Priority;
+    let policy = PrefillFirst::new(8, 300).unwrap();
+    let rows = [(0, 150, 50), (625, 1, 5)];
+    insta::assert_snapshot!(run(policy, settings, &rows), @"
+    0: starts 0, first token 160, last 890; out from 651 to 681, loses 198
+    1: starts 630, first token 641, last 681
+    ");
+    let per_token = "1us".parse().unwrap();
+    let policy = policy.with_preemption(Preemption::Swap { per_token }).unwrap();
+    insta::assert_snapshot!(run(policy, settings, &rows), @"
+    0: starts 0, first token 160, last 691.396; out from 651 to 681.198, loses 0
+    1: starts 630, first token 641, last 681.198
+    ");
+}
+
 /// Ten blocks of 4 tokens hold 40: a request of 30 and 12 tokens stores 41.
 #[test]
 fn who_could_never_end_is_refused_at_arrival() {
     let policy = Orca::new(8).unwrap();
     insta::assert_snapshot!(run(policy, pool(10, 4), &[(0, 30, 12), (0, 30, 11)]), @"
-    0: refused, all its tokens need 11 KV blocks, and one request can have at most 10
+    0: refused, it needs 11 KV blocks to be admitted and to end, and there are 10
     1: starts 0, first token 40, last 140
     ");
 }
