@@ -9,6 +9,8 @@
 //! A request begins when its client sends it, in closed loops and sessions too, and nothing holds it
 //! there: thinking is between requests. So no account is for waiting in the client.
 
+use metrics_core::summary::nearest_rank;
+
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
 use crate::simulation::{RequestDetail, RequestRecord, RunResult, Span, Stall};
@@ -331,10 +333,7 @@ impl Ledger {
         let mut order: Vec<(i128, usize)> =
             self.rows.iter().enumerate().map(|(i, row)| (of(row).total(), i)).collect();
         order.sort_unstable();
-        // In range: p is below 100, and a product of a length and a share is no larger than it.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let rank = (p / 100.0 * order.len() as f64).ceil() as usize;
-        let slowest = order.get(rank.saturating_sub(1)..)?;
+        let slowest = order.get(nearest_rank(order.len(), p / 100.0) - 1..)?;
         let mut accounts = Accounts::default();
         for &(_, i) in slowest {
             accounts.add_all(of(self.rows.get(i)?));

@@ -370,6 +370,28 @@ fn a_swap_by_hand() {
     ");
 }
 
+/// The slowest from a percentile on are those from rank ⌈p n⌉ on, counted from 1: of 100 from p55 on
+/// 46, of 1,000 from p99.9 on 2. Counted in thousandths, so that nothing is rounded.
+#[test]
+fn the_share_of_the_slowest_is_exact() {
+    for n in [7_u64, 100, 1000] {
+        let one =
+            |i| WorkloadRequest::new(i, Ticks::from_nanoseconds(10_000_000 * i), 1 + i % 50, 1);
+        let workload = Workload::new((0..n).map(one).collect()).unwrap();
+        let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+        let mut steps = Steps::default();
+        let simulation = Simulation::new(&workload, DecodeFirst::default(), step_time);
+        let result = simulation.run_observed(&mut steps).unwrap();
+        let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
+        for thousandths in 0..1000_u32 {
+            let p = f64::from(thousandths) / 10.0;
+            let rank = (u64::from(thousandths) * n).div_ceil(1000).max(1);
+            let tail = ledger.tail_by_e2e(p).unwrap();
+            assert_eq!(tail.requests as u64, n - rank + 1, "p{p} of {n}");
+        }
+    }
+}
+
 /// `prefill_schedule_interval` 3: while `a` decodes, prompts run in every third step only.
 ///
 /// `base=1ms, prefill=10us/token`, sync, 24 tokens a step. Step 1 computes all 20 tokens of `a` and
