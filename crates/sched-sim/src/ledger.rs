@@ -445,11 +445,14 @@ impl<'a, T: StepTime> Book<'a, T> {
             if let Some(stall) = stalls.next_if(|s| s.from <= now) {
                 let back = stall.readmitted?;
                 self.plain(Account::Preempted, now, back)?;
-                // The two steps in which it moved are booked whole, the second as a decode.
+                // The two steps in which it moved are booked whole, the second as a decode. If it was
+                // away for less than one way takes, no step ran before it came back, and both ways
+                // are in that decode.
                 let swap = stall.swap_time.0.cast_signed();
+                let away = if back.since(now)? < stall.swap_time { 0 } else { swap };
                 self.accounts.add(Account::Swap, 2 * swap);
-                self.accounts.add(Account::Preempted, -swap);
-                self.accounts.add(Account::Interference, -swap);
+                self.accounts.add(Account::Preempted, -away);
+                self.accounts.add(Account::Interference, away - 2 * swap);
                 now = back;
                 let end = stalls.peek().map_or(until, |next| next.from.min(until));
                 let end = stall.recomputed.map_or(end, |recomputed| recomputed.min(end));
