@@ -1,13 +1,16 @@
-//! The engine that skips against the plain one: any requests under any policy, and under plans that
-//! ask for any operation, sound or not. Both give the same, or refuse with the same words; nobody is
-//! lost, and no block.
+//! The engine that skips against the plain one: any requests under any policy, `vllm-v1` too, alone,
+//! in a fleet and in two pools, and on one server under plans that ask for any operation, sound or
+//! not. Both give the same, or refuse with the same words; nobody is lost, and no block.
 #![no_main]
 
 use arbitrary::Arbitrary;
+use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Job, Over, Server, run_stream};
+use sched_sim::vllm_v1::{QueuePolicy, VllmConfig, VllmReplica};
 use sched_sim::{
-    Affine, BatchHistory, Coefficients, KvPool, Order, Policy, Preemption, PromptContent, Replica,
-    RunEnd, RunLimits, RunStatistics, ServerSettings, Step, StepWork, Ticks,
+    AdmissionRule, Affine, BatchHistory, Coefficients, Disaggregated, Extra, KvPool, KvTransfer,
+    Order, Policy, Preemption, PromptContent, Replica, RunEnd, RunLimits, RunStatistics,
+    ServerSettings, Step, StepTime, StepWork, Ticks, TokenBucket, TwoRegime,
 };
 use serving_io::policy::{NAMES, ServerOptions, may_swap, named};
 
@@ -48,6 +51,16 @@ enum Operation {
 enum Rule {
     Named { policy: u8, chunk: u16, tokens: u16, swap: bool },
     Plan { steps: Vec<Vec<Operation>>, stops: bool, emits: bool, swap: bool, caches: bool },
+    Vllm { is_async: bool, caches: bool, tokens: u16 },
+}
+
+/// What there is besides one server; plans are for one server alone.
+#[derive(Arbitrary, Debug)]
+struct Machines {
+    servers: u8,
+    router: u8,
+    /// The rule of a decode pool, and its link: microseconds a transfer, nanoseconds a token.
+    decode: Option<(Rule, u16, u16)>,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -63,6 +76,13 @@ struct Input {
     order: u8,
     max_waiting: Option<u8>,
     until_us: Option<u32>,
+    machines: Option<Machines>,
+    /// The base of a step with a prompt, if it is another one, in microseconds.
+    mixed_us: Option<u16>,
+    /// An admission rule: waiting, percent of the blocks, TTFT and window in milliseconds.
+    door: Option<(u8, u8, u16, u16)>,
+    /// A token bucket: microseconds a permit, and permits.
+    bucket: Option<(u32, u8)>,
 }
 
 /// A policy that does what a list says, one entry a step, whether it makes sense or not.
@@ -185,19 +205,87 @@ fn policy(rule: &Rule, max_num_seqs: u64) -> Option<Box<dyn Policy>> {
             max_num_seqs,
             step: 0,
         })),
+        Rule::Vllm { .. } => None,
+    }
+}
+
+/// What all servers of an input have.
+struct Common {
+    seqs: u64,
+    affine: Affine,
+    mixed: Option<TwoRegime>,
+    settings: ServerSettings,
+    limits: RunLimits,
+}
+
+impl Common {
+    fn step_time(&self) -> Box<dyn StepTime> {
+        match self.mixed {
+            Some(mixed) => Box::new(mixed),
+            None => Box::new(self.affine),
+        }
+    }
+
+    fn server(&self, rule: &Rule, reference: bool) -> Option<Box<dyn Server>> {
+        if let Rule::Vllm { is_async, caches, tokens } = *rule {
+            let pool = self.settings.kv.unwrap_or(KvPool::new(4000, 16).ok()?);
+            let len = (pool.blocks() * pool.block_size()).min(5_300);
+            let mut config = VllmConfig::new(pool.blocks() + 1, len);
+            config.block_size = pool.block_size();
+            config.max_num_seqs = self.seqs;
+            config.max_num_batched_tokens = self.seqs + u64::from(tokens);
+            config.async_scheduling = Some(is_async);
+            config.enable_prefix_caching = caches;
+            config.enable_chunked_prefill = true;
+            let fcfs = self.settings.order == Order::Fcfs;
+            config.policy = if fcfs { QueuePolicy::Fcfs } else { QueuePolicy::Priority };
+            let server = VllmReplica::new(config, self.step_time()).ok()?;
+            let server = server.gateway(&self.settings).limits(self.limits);
+            return Some(Box::new(if reference { server.asked_in_every_step() } else { server }));
+        }
+        let new = if reference { Replica::reference } else { Replica::new };
+        let server = new(policy(rule, self.seqs)?, self.step_time());
+        Some(Box::new(server.settings(self.settings).limits(self.limits)))
+    }
+
+    fn machine(&self, input: &Input, reference: bool) -> Option<Box<dyn Server>> {
+        let Some(machines) = &input.machines else { return self.server(&input.rule, reference) };
+        let pool = |rule: &Rule| {
+            // Which server refuses first depends on how far each one is advanced at a time.
+            if matches!(rule, Rule::Plan { .. }) {
+                return None;
+            }
+            let servers = (0..1 + machines.servers % 4).map(|_| self.server(rule, reference));
+            let kind = RouterKind::ALL[usize::from(machines.router) % RouterKind::ALL.len()];
+            Fleet::new(servers.collect::<Option<Vec<_>>>()?, kind, 7).ok()
+        };
+        let prefill = pool(&input.rule)?;
+        let Some((rule, latency, per_token)) = &machines.decode else {
+            return Some(Box::new(prefill));
+        };
+        let ns = Ticks::from_nanoseconds;
+        let link = KvTransfer::new(ns((*per_token).into()), ns(1000 * u64::from(*latency))).ok()?;
+        Some(Box::new(Disaggregated::new(prefill, pool(rule)?, link)))
     }
 }
 
 type Outcome = Result<(RunEnd, Vec<Over>, RunStatistics, BatchHistory), String>;
 
-fn run(mut server: Replica<Box<dyn Policy>, Affine>, jobs: Vec<Job>) -> Outcome {
+fn run(mut server: Box<dyn Server>, jobs: Vec<Job>, alone: bool) -> Outcome {
     let (mut over, mut history) = (Vec::new(), BatchHistory::new());
-    let end = run_stream(&mut server, jobs.into_iter(), &mut history, |o| over.push(o));
+    let end = if alone {
+        run_stream(&mut server, jobs.into_iter(), &mut history, |o| over.push(o.clone()))
+    } else {
+        // The steps of several servers are told in turns, which are longer where steps are skipped.
+        run_stream(&mut server, jobs.into_iter(), &mut (), |o| over.push(o.clone()))
+    };
     let end = end.map_err(|e| e.to_string())?;
     let s = server.statistics();
     assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
     if let Some(kv) = s.kv {
-        assert!(kv.used_max <= kv.blocks && kv.cached_blocks <= kv.blocks, "{s:?}");
+        // Blocks are those of one server, and what is cached that of all.
+        let all = kv.blocks * s.servers;
+        assert!(kv.used_max <= kv.blocks && kv.cached_blocks <= all, "{s:?}");
     }
     if end == RunEnd::Completed {
         assert_eq!(server.load().kv_used, 0, "every block is free again");
@@ -228,30 +316,47 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         })
         .collect();
     let ns = |n: u64| Ticks::from_nanoseconds(n);
-    let step_time = Affine::new(Coefficients {
+    let decode = Coefficients {
         base: ns(1000 * u64::from(input.base_us)),
-        prefill: ns(input.prefill_ns.into()),
         decode: ns(input.decode_ns.into()),
         context: ns(input.context_ns.into()),
         ..Coefficients::default()
-    })
-    .expect("the coefficients are small");
+    };
+    let with_prompt = |base_us: u16| Coefficients {
+        base: ns(1000 * u64::from(base_us)),
+        prefill: ns(input.prefill_ns.into()),
+        ..decode
+    };
+    let affine = Affine::new(with_prompt(input.base_us)).expect("the coefficients are small");
+    let mixed = |us| TwoRegime::new(decode, with_prompt(us), Extra::default());
     let mut settings = ServerSettings::default();
-    settings.order = [Order::Fcfs, Order::ShortestJob, Order::Priority]
-        [usize::from(input.order) % 3];
+    settings.order =
+        [Order::Fcfs, Order::ShortestJob, Order::Priority][usize::from(input.order) % 3];
     settings.max_waiting = input.max_waiting.map(u64::from);
     settings.kv = input
         .kv
         .and_then(|(blocks, size)| KvPool::new(4 * u64::from(blocks), u64::from(size)).ok());
+    let ms = |n: u16| ns(1_000_000 * u64::from(n));
+    settings.rule = input.door.and_then(|(queue, kv, slo, window)| {
+        AdmissionRule::new(queue.into(), f64::from(kv) / 100.0, ms(slo), ms(window)).ok()
+    });
+    settings.bucket =
+        input.bucket.and_then(|(us, n)| TokenBucket::new(ns(1000 * u64::from(us)), n.into()).ok());
     let limits = RunLimits {
         max_steps: Some(STEPS),
         until: input.until_us.map(|us| ns(1000 * u64::from(us))),
     };
-    let seqs = 1 + u64::from(input.max_num_seqs);
-    let (Some(fast), Some(plain)) = (policy(&input.rule, seqs), policy(&input.rule, seqs)) else {
+    let common = Common {
+        seqs: 1 + u64::from(input.max_num_seqs),
+        affine,
+        mixed: input.mixed_us.and_then(|us| mixed(us).ok()),
+        settings,
+        limits,
+    };
+    let (Some(fast), Some(plain)) = (common.machine(&input, false), common.machine(&input, true))
+    else {
         return;
     };
-    let fast = Replica::new(fast, step_time).settings(settings.clone()).limits(limits);
-    let plain = Replica::reference(plain, step_time).settings(settings).limits(limits);
-    assert_eq!(run(fast, jobs.clone()), run(plain, jobs));
+    let alone = input.machines.is_none();
+    assert_eq!(run(fast, jobs.clone(), alone), run(plain, jobs, alone));
 });

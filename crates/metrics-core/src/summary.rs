@@ -283,13 +283,35 @@ pub(crate) fn of_order_statistics(
             // From the nearer end, as numpy does it, so that results agree with it to the bit.
             if t < 0.5 { a + (b - a) * t } else { b - (b - a) * (1.0 - t) }
         }
-        PercentileMethod::NearestRank => {
-            let h = n as f64 * p;
-            let whole = h.round();
-            let rank = if (h - whole).abs() <= 2.0 * f64::EPSILON * h { whole } else { h.ceil() };
-            at((rank as usize).clamp(1, n) - 1)
-        }
+        PercentileMethod::NearestRank => at(nearest_rank(n, p) - 1),
     }
+}
+
+/// The rank, counted from 1, at which [`PercentileMethod::NearestRank`] finds the percentile of so
+/// many samples; `0 <= p <= 1`. A product of them that misses a whole number by rounding alone is
+/// that number.
+///
+/// # Examples
+///
+/// ```
+/// use metrics_core::summary::nearest_rank;
+///
+/// // In floating point 0.55 times 100 is more than 55, and 0.57 times 100 less than 57.
+/// assert_eq!(nearest_rank(100, 0.55), 55);
+/// assert_eq!(nearest_rank(100, 0.57), 57);
+/// assert_eq!(nearest_rank(100, 0.551), 56);
+/// ```
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rank lies between 1 and the number of samples"
+)]
+pub fn nearest_rank(n: usize, p: f64) -> usize {
+    let h = n as f64 * p;
+    let whole = h.round();
+    let rank = if (h - whole).abs() <= 2.0 * f64::EPSILON * h { whole } else { h.ceil() };
+    (rank as usize).clamp(1, n.max(1))
 }
 
 /// Samples that are counted and not held one by one, by what a report asks of them: the gaps of a

@@ -24,6 +24,7 @@ use crate::request::Stage;
 use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
 use crate::statistics::KvStatistics;
+use crate::step::Rest;
 use crate::step_time::{StepTime, StepWork};
 use crate::time::Ticks;
 
@@ -110,6 +111,7 @@ pub(crate) struct Skipping {
     paged: Option<Paged>,
     /// Tokens that are left to compute or to make.
     outstanding: u64,
+    rest: Rest,
     first: u32,
     last: u32,
     running: u64,
@@ -197,7 +199,7 @@ impl Paged {
 
     /// Evicts what is cached until so many blocks are free.
     fn make_free(&mut self, blocks: u64) {
-        let used = self.used();
+        let used = self.used() + self.asked;
         if let Some(seats) = &mut self.seats {
             seats.make_free(blocks, used);
         }
@@ -359,6 +361,7 @@ impl Skipping {
             shuffled: false,
             paged: memory.map(Paged::new),
             outstanding: 0,
+            rest: Rest::default(),
             first: NONE,
             last: NONE,
             running: 0,
@@ -393,6 +396,9 @@ impl Skipping {
     }
 
     pub fn arrive(&mut self, i: u32, r: &Entry) {
+        if self.running == 0 && self.waiting() == 0 {
+            self.rest.woken(r.arrival);
+        }
         self.seq += 1;
         let row = Row {
             target: r.input + r.made,
@@ -512,11 +518,12 @@ impl Skipping {
         self.paged.as_ref().map(|p| &p.memory)
     }
 
+    /// The KV cache, and the blocks in use, those that the step under way takes among them.
     pub fn kv(&self) -> Option<(KvStatistics, u64)> {
         self.paged.as_ref().map(|p| {
             let (counters, cached_blocks) =
                 p.seats.as_ref().map_or_else(Default::default, |s| (s.counters(), s.cached()));
-            (KvStatistics { counters, cached_blocks, ..p.kv }, p.used())
+            (KvStatistics { counters, cached_blocks, ..p.kv }, p.used() + p.asked)
         })
     }
 
@@ -597,6 +604,10 @@ impl Skipping {
     #[inline]
     pub fn next_waiting(&self) -> Option<usize> {
         self.waiting.first().map(|i| i as usize)
+    }
+
+    pub fn rest(&self) -> &Rest {
+        &self.rest
     }
 
     pub fn outstanding(&self) -> u64 {
@@ -927,6 +938,7 @@ impl Skipping {
         self.gaps.clear();
         self.counts_gaps = counts_gaps;
         self.outstanding -= stretch.steps * (stretch.work.prefill_tokens + stretch.work.decodes);
+        self.rest.ran(stretch.end);
         self.note_left_out(stretch, requests);
         if !self.returned.is_empty() {
             self.date_returns(stretch.start, requests);

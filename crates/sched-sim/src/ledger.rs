@@ -9,6 +9,8 @@
 //! A request begins when its client sends it, in closed loops and sessions too, and nothing holds it
 //! there: thinking is between requests. So no account is for waiting in the client.
 
+use metrics_core::summary::nearest_rank;
+
 use crate::error::{Result, SimError};
 use crate::history::{Observer, Stretch};
 use crate::simulation::{RequestDetail, RequestRecord, RunResult, Span, Stall};
@@ -331,10 +333,7 @@ impl Ledger {
         let mut order: Vec<(i128, usize)> =
             self.rows.iter().enumerate().map(|(i, row)| (of(row).total(), i)).collect();
         order.sort_unstable();
-        // In range: p is below 100, and a product of a length and a share is no larger than it.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let rank = (p / 100.0 * order.len() as f64).ceil() as usize;
-        let slowest = order.get(rank.saturating_sub(1)..)?;
+        let slowest = order.get(nearest_rank(order.len(), p / 100.0) - 1..)?;
         let mut accounts = Accounts::default();
         for &(_, i) in slowest {
             accounts.add_all(of(self.rows.get(i)?));
@@ -446,11 +445,14 @@ impl<'a, T: StepTime> Book<'a, T> {
             if let Some(stall) = stalls.next_if(|s| s.from <= now) {
                 let back = stall.readmitted?;
                 self.plain(Account::Preempted, now, back)?;
-                // The two steps in which it moved are booked whole, the second as a decode.
+                // The two steps in which it moved are booked whole, the second as a decode. If it was
+                // away for less than one way takes, no step ran before it came back, and both ways
+                // are in that decode.
                 let swap = stall.swap_time.0.cast_signed();
+                let away = if back.since(now)? < stall.swap_time { 0 } else { swap };
                 self.accounts.add(Account::Swap, 2 * swap);
-                self.accounts.add(Account::Preempted, -swap);
-                self.accounts.add(Account::Interference, -swap);
+                self.accounts.add(Account::Preempted, -away);
+                self.accounts.add(Account::Interference, away - 2 * swap);
                 now = back;
                 let end = stalls.peek().map_or(until, |next| next.from.min(until));
                 let end = stall.recomputed.map_or(end, |recomputed| recomputed.min(end));

@@ -275,18 +275,30 @@ impl Memory {
     }
 
     /// Blocks of a request at its last token.
-    pub fn most(&self, r: &Entry) -> u64 {
+    fn at_end(&self, r: &Entry) -> u64 {
         self.pool.blocks_for(r.input + r.output - self.lag)
+    }
+
+    /// Blocks that there have to be for a request to be admitted and to end: the watermark is a test
+    /// of its admission, and what it takes later may use all.
+    pub fn most(&self, r: &Entry) -> u64 {
+        let admission = if r.made == 0 {
+            // A chunk grows to the whole prompt, for which no watermark is left.
+            self.admission(r, 1, r.input)
+        } else {
+            self.holding(r, r.input + r.made + 1 - self.lag)
+        };
+        self.at_end(r).max(admission + self.watermark)
     }
 
     /// Blocks of a decode with so many tokens in KV.
     pub fn holding(&self, r: &Entry, stored: u64) -> u64 {
-        if self.grows() { self.pool.blocks_for(stored) } else { self.most(r) }
+        if self.grows() { self.pool.blocks_for(stored) } else { self.at_end(r) }
     }
 
     /// Blocks that one request can have.
     pub fn largest(&self) -> u64 {
-        self.pool.blocks - self.watermark
+        self.pool.blocks
     }
 
     /// Blocks that an admission takes after whose first step `tokens` of `known` tokens are
@@ -295,7 +307,7 @@ impl Memory {
         match self.reserve {
             Reserve::Prompt => self.pool.blocks_for(known),
             Reserve::Chunk => self.pool.blocks_for(tokens),
-            Reserve::Maximum => self.most(r),
+            Reserve::Maximum => self.at_end(r),
         }
     }
 }

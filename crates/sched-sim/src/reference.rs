@@ -17,6 +17,7 @@ use crate::request::Stage;
 use crate::run::run_workload;
 use crate::simulation::{RunResult, Simulation};
 use crate::statistics::KvStatistics;
+use crate::step::Rest;
 use crate::step_time::{StepTime, StepWork};
 use crate::time::Ticks;
 
@@ -93,6 +94,7 @@ pub(crate) struct Plain {
     /// What the requests hold of the radix tree, and how many of their blocks are shared there.
     seats: Option<Seats>,
     joined: u64,
+    rest: Rest,
     rows: Vec<Row>,
     /// Whether a prompt that was there before has work in this step.
     prefills_served: bool,
@@ -119,6 +121,9 @@ impl Plain {
     }
 
     pub fn arrive(&mut self, position: u32, r: &Entry) {
+        if self.rows.is_empty() && self.waiting.is_empty() {
+            self.rest.woken(r.arrival);
+        }
         self.joined += 1;
         self.waiting.push(Row {
             position: position as usize,
@@ -333,6 +338,10 @@ impl Plain {
     }
 
     /// Tokens that are left to compute or to make.
+    pub fn rest(&self) -> &Rest {
+        &self.rest
+    }
+
     pub fn outstanding(&self) -> u64 {
         let all = self.waiting.iter().chain(&self.rows);
         all.map(|r| r.target - r.prefilled + r.output - r.decoded).sum()
@@ -479,6 +488,7 @@ impl Plain {
         counts_gaps: bool,
     ) {
         self.gaps.clear();
+        self.rest.ran(step.end);
         self.make_free(0);
         let used = self.used();
         self.kv.used_time += step.duration().0 * u128::from(used);

@@ -61,6 +61,38 @@ impl Waiting {
     }
 }
 
+/// Whether a server had nothing to do before the step that is filled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// When the last step ended.
+    ended: Ticks,
+    /// Whether nobody was inside at some time since.
+    idle: bool,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self { ended: Ticks::ZERO, idle: true }
+    }
+}
+
+impl Rest {
+    /// Somebody arrives at a server in which there is nobody.
+    pub fn woken(&mut self, at: Ticks) {
+        // Who comes as the last one ends leaves it no time to rest.
+        self.idle |= self.ended < at;
+    }
+
+    /// A step has ended.
+    pub fn ran(&mut self, end: Ticks) {
+        *self = Self { ended: end, idle: false };
+    }
+
+    pub const fn is_over(&self) -> bool {
+        self.idle
+    }
+}
+
 /// One step of a replica while a policy fills it.
 ///
 /// Stages are those at the start of the step: a request whose prompt ends in it decodes from the
@@ -103,6 +135,13 @@ impl<'a> Step<'a> {
     #[inline]
     pub fn waiting(&self) -> u64 {
         on!(self, b => b.waiting())
+    }
+
+    /// Whether the server was idle since the last step, with nobody in the batch or in the queue;
+    /// also before the first one.
+    #[must_use]
+    pub fn after_idle(&self) -> bool {
+        on!(self, b => b.rest().is_over())
     }
 
     /// The request that is admitted next, by the [order](crate::Order) of the server.
@@ -183,7 +222,8 @@ impl<'a> Step<'a> {
     }
 
     /// Whether there are blocks to admit the [next](Self::next_waiting) request with `tokens` in
-    /// its first step, and to leave the policy's watermark free.
+    /// its first step, and to leave the policy's watermark free; who comes back to an empty batch needs
+    /// none.
     #[must_use]
     #[inline]
     pub fn next_fits(&self, tokens: u64) -> bool {
@@ -193,7 +233,15 @@ impl<'a> Step<'a> {
             return true;
         };
         let needed = self.admission(memory, position, r, tokens);
-        needed + memory.watermark <= self.free_blocks()
+        needed + self.watermark(memory) <= self.free_blocks()
+    }
+
+    /// Blocks that have to stay free beside who joins the batch: none if it is empty, so that who
+    /// was preempted with nearly all of its answer can come back. Who is new and needs more than the
+    /// rest was refused at the door.
+    #[inline]
+    fn watermark(&self, memory: &Memory) -> u64 {
+        if self.running() == 0 { 0 } else { memory.watermark }
     }
 
     /// Blocks that an admission takes from those that nobody has.
@@ -254,7 +302,8 @@ impl<'a> Step<'a> {
 
     /// Brings the [next](Self::next_waiting) request into the batch, if its KV is
     /// [somewhere else](Waiting::swapped), there is a slot, and there are blocks for it, for one more
-    /// token of every decode and for the policy's watermark; whether it is in. It decodes.
+    /// token of every decode and, unless the batch is empty, for the policy's watermark; whether it
+    /// is in. It decodes.
     #[inline]
     pub fn swap_in(&mut self) -> bool {
         let Some(position) = on!(self, b => b.next_waiting()) else { return false };
@@ -265,7 +314,7 @@ impl<'a> Step<'a> {
         let known = on!(self, b => b.known(position, r));
         let free = self.free_blocks().saturating_sub(self.decode_blocks());
         let needed = on!(self, b => b.memory())
-            .map_or(0, |memory| memory.holding(r, known + 1 - memory.lag) + memory.watermark);
+            .map_or(0, |m| m.holding(r, known + 1 - m.lag) + self.watermark(m));
         if self.max_num_seqs <= self.running() || free < needed || 0 < self.work().decodes {
             return false;
         }

@@ -167,6 +167,19 @@ impl StretchTime {
         }
         high
     }
+
+    /// How many of `max` steps end within `gap`.
+    pub(crate) fn steps_within(&self, gap: Ticks, max: u64) -> u64 {
+        // None of them is common, and costs no root.
+        if max == 0 || gap < self.step(0) {
+            return 0;
+        }
+        if self.total(max) <= gap {
+            return max;
+        }
+        let k = self.steps_to_reach(gap, max);
+        if self.total(k) <= gap { k } else { k - 1 }
+    }
 }
 
 /// A float a rounding away: each word is one that the processor converts by itself.

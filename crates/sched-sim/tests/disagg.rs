@@ -207,6 +207,23 @@ fn two_pools_by_hand() {
     assert_eq!((s.completed, s.prefill_tokens, s.output_tokens), (3, 450, 10));
 }
 
+/// A token budget of 1 in the decode pool, which `a` uses up: its KV is there at 3.5 ms, and eight
+/// tokens more take until 11.5. That of `b` is there at 9.25 ms (350 tokens from 2 to 6.5, and 2.75
+/// for the transfer): it has nothing to prefill, and its second token is that of the step from 9.5.
+#[test]
+fn who_brings_its_kv_needs_no_budget() {
+    let workload = requests(&[(0, 100, 9), (1, 350, 2)]);
+    let pools = |new: fn(Sarathi, Affine) -> Replica<Sarathi, Affine>| {
+        let pool = |tokens| new(Sarathi::new(8, tokens).unwrap(), step_time_by_hand());
+        let (_, over, _) =
+            served(Disaggregated::new(pool(512), pool(1), slow_link()), jobs(&workload, None));
+        over.into_iter().map(|o| o.at).collect::<Vec<_>>()
+    };
+    let ends = ["11.5ms".parse().unwrap(), "10.5ms".parse().unwrap()];
+    assert_eq!(pools(Replica::new), ends);
+    assert_eq!(pools(Replica::reference), ends);
+}
+
 /// A lone request of 100 tokens and an answer of 101 while 20 prompts of 400 tokens come, one every
 /// 5 ms. On two servers in turn, prompts stall its answer; with pools each gap is a step of 1 ms, but
 /// for the one before the second token, which has the transfer of 1.5 ms in it.

@@ -14,9 +14,9 @@ use sched_sim::ledger::{Account, Ledger, Steps};
 use sched_sim::server::{Books, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica, VllmV1Run};
 use sched_sim::{
-    DecodeFirst, Disaggregated, KvPool, Preemption, PrefillFirst, Replica, RunLimits, RunResult,
-    ServerSettings, SimError, Simulation, Stall, StepTime, Ticks, TwoRegime, Workload,
-    WorkloadRequest,
+    DecodeFirst, Disaggregated, KvPool, Policy, Preemption, PrefillFirst, Replica, RunLimits,
+    RunResult, ServerSettings, SimError, Simulation, Stall, Step, StepTime, Ticks, TwoRegime,
+    Workload, WorkloadRequest,
 };
 
 /// TTFT and E2E of every completed request are the sums of its accounts.
@@ -368,6 +368,82 @@ fn a_swap_by_hand() {
     a: own_prefill 74.0, own_decode 30.0, interference 16.0
     b: own_prefill 74.0, own_decode 30.0, preempted 30.0, swap 32.0
     ");
+}
+
+/// Swaps the first decode out in a decision that serves nobody, and brings it back in the next one,
+/// at the same instant.
+#[derive(Clone)]
+struct ThereAndBack {
+    done: bool,
+}
+
+impl Policy for ThereAndBack {
+    fn name(&self) -> &'static str {
+        "there-and-back"
+    }
+
+    fn max_num_seqs(&self) -> u64 {
+        1
+    }
+
+    fn prefill_emits_first_token(&self) -> bool {
+        true
+    }
+
+    fn preemption(&self) -> Preemption {
+        Preemption::Swap { per_token: Ticks::from_nanoseconds(10_000) }
+    }
+
+    fn fill(&mut self, step: &mut Step<'_>) -> sched_sim::Result<()> {
+        if !self.done
+            && step.decoding() > 0
+            && let Some(first) = step.running_after(None)
+        {
+            self.done = true;
+            return step.preempt(first);
+        }
+        step.swap_in();
+        if step.running() == 0 { step.admit(100).map(drop) } else { step.decode_all() }
+    }
+}
+
+/// 2 ms for the prompt of 100 tokens. At 2 ms they move out and back, 1 ms each way, in the step of
+/// the second token, which takes 3 ms; the third takes 1. It was never away.
+#[test]
+fn a_swap_within_an_instant_is_no_time_away() {
+    let workload = Workload::new(vec![WorkloadRequest::new("a", Ticks::ZERO, 100, 3)]).unwrap();
+    let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+    let mut settings = ServerSettings::default();
+    settings.kv = Some(KvPool::new(200, 1).unwrap());
+    let mut steps = Steps::default();
+    let simulation = Simulation::new(&workload, ThereAndBack { done: false }, step_time);
+    let result = simulation.settings(settings).run_observed(&mut steps).unwrap();
+    let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
+    adds_up(&result, &ledger, &workload);
+    let lines = lines(&ledger, &workload);
+    insta::assert_snapshot!(lines, @"a: own_prefill 2.0, own_decode 2.0, swap 2.0");
+}
+
+/// The slowest from a percentile on are those from rank ⌈p n⌉ on, counted from 1: of 100 from p55 on
+/// 46, of 1,000 from p99.9 on 2. Counted in thousandths, so that nothing is rounded.
+#[test]
+fn the_share_of_the_slowest_is_exact() {
+    for n in [7_u64, 100, 1000] {
+        let one =
+            |i| WorkloadRequest::new(i, Ticks::from_nanoseconds(10_000_000 * i), 1 + i % 50, 1);
+        let workload = Workload::new((0..n).map(one).collect()).unwrap();
+        let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+        let mut steps = Steps::default();
+        let simulation = Simulation::new(&workload, DecodeFirst::default(), step_time);
+        let result = simulation.run_observed(&mut steps).unwrap();
+        let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
+        for thousandths in 0..1000_u32 {
+            let p = f64::from(thousandths) / 10.0;
+            let rank = (u64::from(thousandths) * n).div_ceil(1000).max(1);
+            let tail = ledger.tail_by_e2e(p).unwrap();
+            assert_eq!(tail.requests as u64, n - rank + 1, "p{p} of {n}");
+        }
+    }
 }
 
 /// `prefill_schedule_interval` 3: while `a` decodes, prompts run in every third step only.

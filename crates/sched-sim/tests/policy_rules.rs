@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use sched_sim::server::Rejection;
 use sched_sim::{
-    Affine, KvPool, Orca, Order, Policy, Preemption, PrefillFirst, RunEnd, Sarathi, ServerSettings,
-    SgLang, Simulation, StaticBatch, Workload, WorkloadRequest,
+    Affine, KvPool, Orca, Order, Policy, Preemption, PrefillFirst, RunEnd, RunLimits, Sarathi,
+    ServerSettings, SgLang, Simulation, StaticBatch, Workload, WorkloadRequest,
 };
 
 /// A pool of so many blocks of so many tokens, first come, first served.
@@ -290,12 +290,106 @@ fn sglang_retracts_whoever_has_made_the_least() {
     ");
 }
 
+/// The new-token ratio after `steps` decode steps without a retraction since it was `from`, at a
+/// conservativeness of `c`: 1/600 of the way from 0.7 c to 14 % of that in each.
+fn fallen(from: f64, c: f64, steps: f64) -> f64 {
+    from - steps * 0.7 * c * (1.0 - 0.14) / 600.0
+}
+
+/// The ratio that a run of these requests leaves behind which is stopped at `until_ms`, with either
+/// engine.
+fn ratio(policy: SgLang, settings: ServerSettings, rows: &[(u64, u64, u64)], until_ms: u64) -> f64 {
+    let ms = |ms: u64| format!("{ms}ms").parse().unwrap();
+    let requests = rows
+        .iter()
+        .enumerate()
+        .map(|(i, &(at, input, output))| WorkloadRequest::new(i as u64, ms(at), input, output));
+    let workload = Workload::new(requests.collect()).unwrap();
+    let step_time: Affine = "base=10ms,prefill=1ms/token".parse().unwrap();
+    let limits = RunLimits { until: Some(ms(until_ms)), max_steps: None };
+    let (mut fast, mut plain) = (policy, policy);
+    let simulation = Simulation::new(&workload, &mut fast, step_time);
+    simulation.settings(settings).limits(limits).run().unwrap();
+    let simulation = Simulation::new(&workload, &mut plain, step_time);
+    simulation.settings(settings).limits(limits).run_reference().unwrap();
+    assert!((fast.new_token_ratio() - plain.new_token_ratio()).abs() < 1e-12);
+    fast.new_token_ratio()
+}
+
+/// The two requests of [`sglang_retracts_whoever_has_made_the_least`], with a conservativeness of
+/// 0.1, which changes none of their instants: 0.07 · 9 tokens are less than the 4 that were free
+/// beyond need. The one that stays has made 8 of 10 tokens, and (8 + 20) / 11 is more than 1. The
+/// step that retracts, from 130 to 140, leaves that; the next one is the first to lower it.
+#[test]
+fn sglang_does_not_lower_the_ratio_in_the_step_that_retracts() {
+    let policy = SgLang::new(8, 100).unwrap().with_conservativeness(0.1).unwrap();
+    let at = |until| ratio(policy, pool(55, 1), &[(0, 20, 10), (5, 20, 10)], until);
+    // Seven decode steps after the two prompts.
+    assert!((at(130) - fallen(0.07, 0.1, 7.0)).abs() < 1e-12);
+    assert!((at(140) - 1.0).abs() < 1e-12);
+    assert!((at(150) - fallen(1.0, 0.1, 1.0)).abs() < 1e-12);
+}
+
+/// One slot: each request takes 20 ms for its prompt and 40 for four decode steps. The second waits
+/// while the first runs, or comes in the instant in which it ends: the server is never idle, and the
+/// ratio goes on falling. The third comes to an idle server.
+#[test]
+fn sglang_starts_its_ratio_anew_when_idle() {
+    let policy = SgLang::new(1, 100).unwrap();
+    for second in [0, 60] {
+        let rows = [(0, 10, 5), (second, 10, 5), (1000, 10, 5)];
+        let at = |until| ratio(policy, ServerSettings::default(), &rows, until);
+        assert!((at(60) - fallen(0.7, 1.0, 4.0)).abs() < 1e-12, "{second}");
+        assert!((at(120) - fallen(0.7, 1.0, 8.0)).abs() < 1e-12, "{second}");
+        assert!((at(1020) - 0.7).abs() < 1e-12, "{second}");
+        assert!((at(1060) - fallen(0.7, 1.0, 4.0)).abs() < 1e-12, "{second}");
+    }
+}
+
+/// 200 blocks of one token, of which an admission leaves 2 free. 100 + 100 tokens store 199, 198 + 2
+/// as many, and both prompts leave 2 blocks: the prompt takes 110 or 208 ms, each token 10. A prompt
+/// of 199 leaves 1, and 100 + 102 tokens store 201: 0 and 3 need 201 blocks.
+#[test]
+fn the_watermark_is_a_test_of_the_admission_alone() {
+    let rows = [(0, 199, 1), (0, 100, 100), (2000, 198, 2), (2000, 100, 102)];
+    let expected = "\
+        0: refused, it needs 201 KV blocks to be admitted and to end, and there are 200\n\
+        1: starts 0, first token 110, last 1100\n\
+        2: starts 2000, first token 2208, last 2218\n\
+        3: refused, it needs 201 KV blocks to be admitted and to end, and there are 200\n";
+    assert_eq!(run(PrefillFirst::new(8, 300).unwrap(), pool(200, 1), &rows), expected);
+    assert_eq!(run(Sarathi::new(8, 300).unwrap(), pool(200, 1), &rows), expected);
+}
+
+/// The same blocks, later requests first. 0 decodes from 160 on, and has stored 197 tokens at 630,
+/// when 1 is admitted with one and leaves 2 free. At 651 they hold 198 and 2, and 0 goes, with 49 of
+/// its 50 tokens. It knows 199, which leave 1 block of 200: as nobody else is there when 1 ends at
+/// 681, it comes back and computes them for 209 ms. By swap nothing is computed again: its KV moves
+/// for 0.198 ms in the step from 651, and as long in that from 681.2.
+#[test]
+fn who_comes_back_to_an_empty_batch_leaves_nothing_free() {
+    let mut settings = pool(200, 1);
+    settings.order = Order::Priority;
+    let policy = PrefillFirst::new(8, 300).unwrap();
+    let rows = [(0, 150, 50), (625, 1, 5)];
+    insta::assert_snapshot!(run(policy, settings, &rows), @"
+    0: starts 0, first token 160, last 890; out from 651 to 681, loses 198
+    1: starts 630, first token 641, last 681
+    ");
+    let per_token = "1us".parse().unwrap();
+    let policy = policy.with_preemption(Preemption::Swap { per_token }).unwrap();
+    insta::assert_snapshot!(run(policy, settings, &rows), @"
+    0: starts 0, first token 160, last 691.396; out from 651 to 681.198, loses 0
+    1: starts 630, first token 641, last 681.198
+    ");
+}
+
 /// Ten blocks of 4 tokens hold 40: a request of 30 and 12 tokens stores 41.
 #[test]
 fn who_could_never_end_is_refused_at_arrival() {
     let policy = Orca::new(8).unwrap();
     insta::assert_snapshot!(run(policy, pool(10, 4), &[(0, 30, 12), (0, 30, 11)]), @"
-    0: refused, all its tokens need 11 KV blocks, and one request can have at most 10
+    0: refused, it needs 11 KV blocks to be admitted and to end, and there are 10
     1: starts 0, first token 40, last 140
     ");
 }

@@ -7,6 +7,7 @@ mod common;
 
 use common::{BlockLog, Gaps, driven, limits, settings, step_time, tokens_of};
 use proptest::prelude::*;
+use sched_sim::server::{Job, Server};
 use sched_sim::vllm_v1::replay::{Abort, Phase, Replay, ReplayRequest, StepNanoseconds};
 use sched_sim::vllm_v1::{EngineVersion, QueuePolicy, VllmConfig, VllmReplica, VllmV1, VllmV1Run};
 use sched_sim::{
@@ -256,6 +257,46 @@ proptest! {
         let Ok(whole) = simulation.run() else { return Ok(()) };
         let replica = VllmReplica::new(config, step_time).unwrap().gateway(&settings);
         prop_assert_eq!(driven(&workload, replica, caching, peeks)?, whole);
+    }
+}
+
+/// The prompt of 100 tokens takes 2 ms and gives the first of ten tokens, each other one takes 1 ms.
+/// Who looks in between sees the tokens of the steps that have ended, and the blocks of those that are
+/// scheduled: the step under way, and with async scheduling the next one. Who goes away in a step does
+/// not get its token.
+#[test]
+fn who_looks_in_the_middle_of_a_step_does_not_see_its_token() {
+    let us = |n: u64| Ticks::from_nanoseconds(n * 1000);
+    let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+    for (is_async, asked) in [(false, false), (false, true), (true, false), (true, true)] {
+        let replica = || {
+            let mut config = VllmConfig::new(MODEL_LEN + 1, MODEL_LEN);
+            config.block_size = 1;
+            config.async_scheduling = Some(is_async);
+            config.enable_chunked_prefill = true;
+            let replica = VllmReplica::new(config, step_time).unwrap();
+            let mut replica = if asked { replica.asked_in_every_step() } else { replica };
+            replica.submit(Job::new(0, Ticks::ZERO, 100, 10)).unwrap();
+            replica
+        };
+        let mut looked_at = replica();
+        for quarter in 9..44 {
+            looked_at.advance_to(us(250 * quarter), &mut ()).unwrap();
+            let load = looked_at.load();
+            let made = quarter / 4 - 1;
+            assert_eq!(load.outstanding_tokens, 10 - made, "{is_async} {asked} {quarter}");
+            // At the end of a step the next one is not decided.
+            let scheduled = u64::from(is_async) + u64::from(quarter % 4 > 0);
+            let stored = (100 + made - 1 + scheduled).min(109);
+            assert_eq!(load.kv_used, stored, "{is_async} {asked} {quarter}");
+        }
+        let mut left = replica();
+        left.advance_to(us(5300), &mut ()).unwrap();
+        left.cancel(0);
+        left.finish(&mut ()).unwrap();
+        let mut over = Vec::new();
+        left.take_over(&mut over);
+        assert_eq!((over[0].at, over[0].progress.output_tokens), (us(6000), 4));
     }
 }
 

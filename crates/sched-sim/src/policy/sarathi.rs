@@ -119,7 +119,8 @@ impl Policy for Sarathi {
 
     fn horizon(&self, step: &Step<'_>) -> Horizon {
         let work = step.work();
-        if self.chunk <= work.decodes + work.prefill_tokens {
+        // Beside a prompt in progress nobody comes back either, who needs no tokens of the budget.
+        if self.chunk <= work.decodes + work.prefill_tokens && step.prefilling() > 0 {
             Horizon::UNTIL_CHANGE
         } else {
             step.horizon()

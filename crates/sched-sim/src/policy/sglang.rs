@@ -19,9 +19,10 @@
 //!   when it ends. A request has to prefill what follows its longest cached prefix, in whole pages
 //!   and without its last token. A prefix that a running request has is locked; what nobody has
 //!   locked goes when blocks are needed, the least recently used leaf of the tree first.
-//! - The ratio starts at 0.7, falls in each decode step by 1/600 of its range down to 0.098, rises
-//!   after a retraction to the share of their answers that those who stay have made (20 tokens each
-//!   in advance), and starts anew when the server is empty.
+//! - The ratio starts at 0.7, falls in each decode step without a retraction by 1/600 of its range
+//!   down to 0.098, rises after a retraction to the share of their answers that those who stay have
+//!   made (20 tokens each in advance), and starts anew when the server was idle: nobody was there,
+//!   in the batch or in the queue.
 //! - Out of memory, whoever has the fewest tokens of its answer, then the longest prompt, is
 //!   retracted until the rest fits; one always stays, and if it does not fit beside the prompt in
 //!   progress, that one is retracted as well. Its prompt stays cached, its answer is lost. Each
@@ -71,6 +72,8 @@ pub struct SgLang {
     /// The ratio after the last event, and the decode steps since.
     ratio: f64,
     decays: u64,
+    /// Whether the last decision retracted somebody.
+    retracted: bool,
     /// Whether a prefill was refused and nobody has left since.
     full: bool,
     /// Requests in the batch after the last decision.
@@ -96,6 +99,7 @@ impl SgLang {
             radix: true,
             ratio: INIT_RATIO,
             decays: 0,
+            retracted: false,
             full: false,
             running: 0,
         })
@@ -248,6 +252,7 @@ impl SgLang {
         let (made, asked) = victims.fold((0, 0), |(m, a), v| (m + v.0, a + v.4));
         self.ratio = ((made + AHEAD * n) as f64 / (asked + 1) as f64).min(1.0);
         self.decays = 0;
+        self.retracted = true;
         self.full = false;
         Ok(())
     }
@@ -275,13 +280,14 @@ impl Policy for SgLang {
     }
 
     fn ran(&mut self, work: &StepWork, steps: u64) {
-        if work.prefills == 0 {
+        if work.prefills == 0 && !self.retracted {
             self.decays += steps;
         }
     }
 
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
-        if step.running() == 0 {
+        self.retracted = false;
+        if step.after_idle() {
             (self.ratio, self.decays) = (self.first, 0);
         }
         if step.running() < self.running {
@@ -307,7 +313,8 @@ impl Policy for SgLang {
         if in_progress(step).is_some() {
             Horizon::ONE
         } else if self.full {
-            Horizon::UNTIL_CHANGE
+            // No prefill is tried, but who brings its KV needs none.
+            step.horizon()
         } else if step.waiting() > 0 {
             Horizon::ONE
         } else {

@@ -738,8 +738,12 @@ impl<T: StepTime> VllmReplica<T> {
         // Who arrives may be one whose client goes away meanwhile.
         let arrivals = quiet.arrivals || self.pending.may_leave() || self.gate.looks();
         let arrival = if arrivals { self.pending.next_arrival() } else { None };
-        for event in [arrival, self.clock.limits.until, until].into_iter().flatten() {
+        for event in [arrival, self.clock.limits.until].into_iter().flatten() {
             most = most.min(self.schedules_before(event, time, most));
+        }
+        // Who looks at the server at `until` finds the step that is under way then in flight.
+        if let Some(until) = until {
+            most = most.min(self.schedules_that_end(until, time, most));
         }
         // A client that goes away is seen one update earlier than one that comes.
         if let Some(event) = self.next_departure() {
@@ -759,6 +763,17 @@ impl<T: StepTime> VllmReplica<T> {
             Some(gap) if gap != Ticks::ZERO && most > 1 => 1 + time.steps_to_reach(gap, most - 1),
             _ => 1,
         }
+    }
+
+    /// How many schedules, at most `most`, leave nothing to land that ends after `until`.
+    fn schedules_that_end(&self, until: Ticks, time: &StretchTime, most: u64) -> u64 {
+        let Some(flight) = self.in_flight.front() else {
+            let gap = until.since(self.clock.now).unwrap_or_default();
+            return time.steps_within(gap, most);
+        };
+        // The last one that is scheduled stays in flight.
+        let after = |gap| 1 + time.steps_within(gap, most.saturating_sub(1));
+        until.since(flight.end).map_or(0, after)
     }
 
     /// How far a request is that is inside.

@@ -91,16 +91,14 @@ pub enum Rejection {
         id: u64,
     },
     /// It could never be served to its end, under a policy other than vLLM's.
-    #[error(
-        "request {id} needs {needed} KV blocks for all its tokens, and one request can have at \
-         most {max}"
-    )]
+    #[error("request {id} needs {needed} KV blocks to be admitted and to end, and there are {max}")]
     NeverFits {
         /// The request.
         id: u64,
-        /// Blocks at its last token.
+        /// Blocks at its last token, or at its admission together with those that an admission
+        /// leaves free, whichever are more.
         needed: u64,
-        /// Blocks of the pool, less those that an admission leaves free.
+        /// Blocks of the pool.
         max: u64,
     },
     /// As many requests wait as may.
@@ -159,9 +157,11 @@ impl Rejection {
             }
             Self::Shut { shut, .. } => format!("the admission rule: {shut}"),
             Self::NoPermit { .. } => "the token bucket has no permit".to_owned(),
-            Self::NeverFits { needed, max, .. } => format!(
-                "all its tokens need {needed} KV blocks, and one request can have at most {max}"
-            ),
+            Self::NeverFits { needed, max, .. } => {
+                format!(
+                    "it needs {needed} KV blocks to be admitted and to end, and there are {max}"
+                )
+            }
         }
     }
 }
