@@ -344,7 +344,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             if let Some(until) = until.filter(|&until| until < stretch.end) {
                 // Of a stretch, the steps that have ended are over.
                 let gap = until.since(stretch.start).unwrap_or_default();
-                let done = steps_within(&stretch.time, gap, stretch.steps);
+                let done = stretch.time.steps_within(gap, stretch.steps);
                 if 1 < stretch.steps {
                     *stretch = first_steps(stretch, done.max(1));
                 }
@@ -515,7 +515,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
         if let Some(gap) = until.and_then(|until| until.since(self.clock.now))
             && gap < duration
         {
-            steps = steps_within(time, gap, steps).max(1);
+            steps = time.steps_within(gap, steps).max(1);
             duration = time.total(steps);
         }
         (steps, duration)
@@ -694,16 +694,6 @@ fn sooner(a: Option<Ticks>, b: Option<Ticks>) -> Option<Ticks> {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }
-}
-
-/// How many of `max` steps, which take longer than `gap`, end within it.
-fn steps_within(time: &StretchTime, gap: Ticks, max: u64) -> u64 {
-    // None of them is common, and costs no root.
-    if gap < time.first {
-        return 0;
-    }
-    let k = time.steps_to_reach(gap, max);
-    if time.total(k) <= gap { k } else { k - 1 }
 }
 
 /// The stretch of the first `steps` steps of another.
