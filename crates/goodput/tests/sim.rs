@@ -1122,6 +1122,17 @@ fn seeds_say_that_their_runs_are_cut() {
     assert!(sim(&format!("{common} --format csv")).contains(",truncated,share_of_runs,1,,,3"));
 }
 
+/// Limits in vLLM's words end at the next option, wherever they stand.
+#[test]
+fn limits_end_at_the_next_option() {
+    let rest = "--rate 14/s --requests 50 --max-num-seqs 8 --chunk 64 --format csv";
+    let before = sim(&format!("--goodput ttft:500 tpot:15 {rest}"));
+    assert!(before.contains(",goodput_ratio,"), "{before}");
+    assert_eq!(before, sim(&format!("{rest} --goodput ttft:500 tpot:15")));
+    let refused = sim("--goodput ttft:500 --rate -1/s");
+    assert!(refused.contains("--rate: ") && refused.ends_with("exit 2\n"), "{refused}");
+}
+
 /// Seeds and settings run at the same time, which changes nothing.
 #[test]
 fn seeds_do_not_depend_on_the_jobs() {
