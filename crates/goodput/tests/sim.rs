@@ -1133,6 +1133,23 @@ fn limits_end_at_the_next_option() {
     assert!(refused.contains("--rate: ") && refused.ends_with("exit 2\n"), "{refused}");
 }
 
+/// In Markdown a line right below a table would be one of its rows.
+#[test]
+fn tables_of_markdown_end_before_the_next_line() {
+    for arguments in [
+        "--requests 50 --chunk 64,128 --seeds 2",
+        "--requests 50 --chunk 64,128 --timeout 2s --max-waiting 3",
+        "--policy decode-first,sarathi --requests 50 --chunk 64,128 --until 2s --slo p99(ttft)<1s",
+    ] {
+        let text = sim(&format!("{arguments} --format md"));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().any(|l| l.starts_with("| ")), "{text}");
+        for pair in lines.windows(2).filter(|pair| pair[0].starts_with('|')) {
+            assert!(pair[1].starts_with('|') || pair[1].is_empty(), "{}: {text}", pair[1]);
+        }
+    }
+}
+
 /// Seeds and settings run at the same time, which changes nothing.
 #[test]
 fn seeds_do_not_depend_on_the_jobs() {

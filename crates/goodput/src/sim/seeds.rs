@@ -354,11 +354,12 @@ fn text(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>], md: bool) -
     out.push('\n');
     out.push_str(&table(means));
     if let (Some(first), false) = (means.first(), differences.is_empty()) {
+        // A line right below a table of Markdown is one of its rows.
+        let gap = if md { "\n" } else { "" };
         out.push_str(&format!(
-            "\nDifference to {} on the same requests, paired by seed\n{}{}\n\
+            "\nDifference to {} on the same requests, paired by seed\n{gap}{}\n{gap}\
              A difference that is smaller than its half width may be chance.\n",
             first.name,
-            if md { "\n" } else { "" },
             table(differences).trim_end_matches('\n'),
         ));
     }
