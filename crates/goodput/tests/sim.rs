@@ -1122,6 +1122,37 @@ fn seeds_say_that_their_runs_are_cut() {
     assert!(sim(&format!("{common} --format csv")).contains(",truncated,share_of_runs,1,,,3"));
 }
 
+/// Who is timed out or refused meets no limit: of seven requests one is good under a batch of 1, since
+/// the first takes longer than all are willing to wait, and the row says so.
+#[test]
+fn a_row_that_loses_requests_does_not_look_perfect() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "0,100,11\n.001,100,11\n.002,100,11\n.003,100,11\n.004,100,11\n.2,100,30\n\
+                .201,50,2\n";
+    std::fs::write(dir.path().join("c.csv"), format!("t,in,out\n{rows}")).unwrap();
+    let run = |rest: &str| {
+        let text = run_in(
+            dir.path(),
+            &format!(
+                "--trace c.csv --map arrival_s=t,input_tokens=in,output_tokens=out --policy sarathi \
+                 --chunk 1000 --step-time base=10ms,prefill=100us/token,decode=1ms/request \
+                 --max-num-seqs 1,2 --timeout 200ms --slo ttft<300ms {rest}"
+            ),
+        );
+        text
+    };
+    let answer: Value = serde_json::from_str(&run("--format json")).unwrap();
+    let text = run("");
+    let table = part(&text, "max_num_seqs  ");
+    assert!(table.contains("  attainment  ") && !table.contains("ratio"), "{table}");
+    for (row, of) in table.lines().skip(1).zip(answer["runs"].as_array().unwrap()) {
+        let good = &of["goodput"];
+        let share = good["good"].as_f64().unwrap() / 7.0;
+        assert!(row.contains(&format!("  {:.1} %  ", 100.0 * share)), "{row} {good}");
+    }
+    assert_eq!(answer["runs"][0]["goodput"]["good"], 1);
+}
+
 /// Limits in vLLM's words end at the next option, wherever they stand.
 #[test]
 fn limits_end_at_the_next_option() {

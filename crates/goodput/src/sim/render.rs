@@ -733,7 +733,7 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         header.push(h.to_owned());
     }
     if with_slo {
-        header.extend(["goodput req/s".to_owned(), "ratio".to_owned()]);
+        header.extend(["goodput req/s".to_owned(), "attainment".to_owned()]);
     }
     let has_targets = |r: &Simulated| {
         r.report.as_ref().and_then(|r| r.goodput.as_ref()).is_some_and(|g| !g.targets.is_empty())
@@ -774,7 +774,8 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
             if with_slo {
                 let g = report.and_then(|r| r.goodput.as_ref());
                 row.push(rate(g.and_then(|g| g.rate).map(Quantity::number)));
-                row.push(g.and_then(|g| g.ratio).map_or("-".to_owned(), format::percent));
+                // Not the ratio, which has only the completed for its base: who is lost is a miss.
+                row.push(g.and_then(|g| g.attainment).map_or("-".to_owned(), format::percent));
             }
             if with_targets {
                 let g = report.and_then(|r| r.goodput.as_ref());
