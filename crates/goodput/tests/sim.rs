@@ -1122,6 +1122,30 @@ fn seeds_say_that_their_runs_are_cut() {
     assert!(sim(&format!("{common} --format csv")).contains(",truncated,share_of_runs,1,,,3"));
 }
 
+/// Users ask when they have their answers: no rate is theirs, and none is taken for them.
+#[test]
+fn users_have_no_rate() {
+    let lengths = "; input ";
+    let rest = "--requests 40 --max-num-seqs 8 --chunk 64";
+    let drawn = |answer: &Value| answer["drawn"].as_str().unwrap().to_owned();
+    let closed = drawn(&json(&format!("--users 5 {rest}")));
+    assert!(closed.starts_with(&format!("when users ask, at no rate{lengths}")), "{closed}");
+    assert!(sim(&format!("--users 5,6 {rest}")).contains(&format!("  drawn            {closed}")));
+    let open = drawn(&json(rest));
+    assert!(open.contains("/s poisson; input ") && !open.contains("users"), "{open}");
+    let dir = two_variants("policy = \"sarathi\"\nusers = 4\n", ("chunk = 64", "chunk = 128"));
+    let run = |flags: &str| run_in(dir.path(), &format!("--scenario s.toml {flags}"));
+    for flags in ["", "--seeds 2"] {
+        let text = run(flags);
+        assert!(text.contains("  when users ask, at no rate; input"), "{text}");
+    }
+    for flag in ["--rate 3/s", "--arrivals deterministic", "--rate-scale 2"] {
+        let text = run(flag);
+        let name = flag.split(' ').next().unwrap();
+        assert!(text.contains(&format!("{name}: is for an open loop")), "{text}");
+    }
+}
+
 /// Who is timed out or refused meets no limit: of seven requests one is good under a batch of 1, since
 /// the first takes longer than all are willing to wait, and the row says so.
 #[test]

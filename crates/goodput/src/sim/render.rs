@@ -324,10 +324,16 @@ fn head(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(run) = answer.runs.first() {
         writeln!(text, "{}{}", format::things(run.requests as u64, "request"), seed(answer))?;
     }
-    match &answer.drawn {
-        Some(spec) => line(text, "drawn", &generate::described(spec)),
+    match drawn(answer) {
+        Some(drawn) => line(text, "drawn", &drawn),
         None => Ok(()),
     }
+}
+
+/// What is drawn for the settings of an answer, if the requests are drawn.
+fn drawn(answer: &Answer) -> Option<String> {
+    let settings = answer.runs.iter().map(|r| &r.setting);
+    answer.drawn.as_ref().map(|spec| generate::drawn_for(spec, settings))
 }
 
 /// The seed behind the number of requests, if they are drawn.
@@ -808,8 +814,8 @@ fn common(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(first) = answer.runs.first() {
         let requests = format::things(first.requests as u64, "request");
         line(text, "workload", &format!("{requests}{}", seed(answer)))?;
-        if let Some(spec) = &answer.drawn {
-            line(text, "drawn", &generate::described(spec))?;
+        if let Some(drawn) = drawn(answer) {
+            line(text, "drawn", &drawn)?;
         }
         let settings: Vec<&Setting> = answer.runs.iter().map(|r| &r.setting).collect();
         if let Some(shared) = shared(&settings, false) {
@@ -968,7 +974,7 @@ fn json_of(answer: &Answer) -> Result<String> {
         "kind": "goodput-simulation",
         "workload": answer.title,
         "seed": answer.drawn.as_ref().map(|spec| spec.seed),
-        "drawn": answer.drawn.as_ref().map(generate::described),
+        "drawn": drawn(answer),
         "notes": notes,
         "runs": runs,
     });

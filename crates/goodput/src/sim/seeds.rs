@@ -230,7 +230,7 @@ pub fn run(
             cuts + &each.unwrap_or_default()
         }),
         said: said(&settings),
-        drawn: generate::described(spec),
+        drawn: generate::drawn_for(spec, settings.iter().copied()),
         requests: spec.requests,
         seeds: (spec.seed, last),
         confidence: confidence.get(),
