@@ -820,6 +820,33 @@ engine = { num_kv_blocks = 3001, max_model_len = 4096, max_num_seqs = 32 }
     assert!(said.contains(which), "{said}");
 }
 
+/// vLLM's KV cache is limited by the memory, however that is said: beside policies without a limit it
+/// stands where no request felt it.
+#[test]
+fn a_limit_that_is_felt_is_not_compared_with_none() {
+    let of = |memory: &str| {
+        let answer = json(&format!(
+            "--policy prefill-first,sarathi,vllm-v1 --chunk 256 --max-num-seqs 32 --rate 20/s \
+             --requests 200 --max-model-len 20000 {memory}"
+        ));
+        let blocks = answer["runs"][2]["kv_cache"]["blocks"].as_u64().unwrap();
+        let groups = answer["policies_explained"].as_array().unwrap();
+        (blocks, groups[0]["policies"].as_array().unwrap().len())
+    };
+    // Of 79.65 GiB a share of 0.92 less 14.96 GiB of weights are 29,858 blocks of 2 MiB, one of them
+    // the null block; 32 requests of 760 tokens on average fill about 1,500 of them.
+    assert_eq!(of(""), (29_857, 3));
+    for memory in
+        ["--gpu-memory-utilization 0.22", "--reserved-memory 55.5GiB", "--kv-memory 2.6GiB"]
+    {
+        let (blocks, compared) = of(memory);
+        assert!((1_250..1_500).contains(&blocks), "{memory}: {blocks}");
+        assert_eq!(compared, 2, "{memory}");
+    }
+    assert_eq!(of("--num-kv-blocks 1300"), (1_299, 2));
+    assert_eq!(of("--num-kv-blocks 29858"), of(""));
+}
+
 /// What cannot be done is refused with what can.
 #[test]
 fn refusals_say_what_to_give() {
