@@ -1204,6 +1204,40 @@ fn a_row_that_loses_requests_does_not_look_perfect() {
     assert_eq!(answer["runs"][0]["goodput"]["good"], 1);
 }
 
+/// A viewer holds the last value of a counter: who idles says 0, and a window begins with the batch
+/// that runs at its start. Each of two servers takes 20 ms for a prompt and two steps of 11 ms.
+#[test]
+fn the_batch_of_a_trace_has_a_start_and_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("g.csv"), "t,in,out\n0,100,3\n1,100,3\n").unwrap();
+    let counts = |rest: &str| {
+        let said = run_in(
+            dir.path(),
+            &format!(
+                "--trace g.csv --map arrival_s=t,input_tokens=in,output_tokens=out --policy sarathi \
+                 --chunk 1000 --max-num-seqs 1 --replicas 2 --router round-robin --trace-out g.json \
+                 --step-time base=10ms,prefill=100us/token,decode=1ms/request {rest}"
+            ),
+        );
+        let text = std::fs::read_to_string(dir.path().join("g.json")).expect(&said);
+        let trace: Value = serde_json::from_str(&text).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "C");
+        let one = |e: &Value| {
+            let number = |value: &Value| value.as_f64().unwrap();
+            let (at, args) = (number(&e["ts"]) / 1e3, &e["args"]);
+            (e["pid"].as_u64().unwrap(), at, number(&args["prefill"]), number(&args["decode"]))
+        };
+        events.map(one).collect::<Vec<_>>()
+    };
+    let of_second = [(3, 0.0, 0.0, 0.0), (3, 1000.0, 1.0, 0.0)];
+    let first = [(1, 0.0, 1.0, 0.0), (1, 20.0, 0.0, 1.0), (1, 42.0, 0.0, 0.0)];
+    let second = [of_second[0], of_second[1], (3, 1020.0, 0.0, 1.0), (3, 1042.0, 0.0, 0.0)];
+    assert_eq!(counts(""), [&first[..], &second[..]].concat());
+    let first = [(1, 25.0, 0.0, 1.0), (1, 42.0, 0.0, 0.0)];
+    let second = [(3, 25.0, 0.0, 0.0), (3, 1000.0, 1.0, 0.0)];
+    assert_eq!(counts("--trace-window 25ms..1010ms"), [&first[..], &second[..]].concat());
+}
+
 /// Limits in vLLM's words end at the next option, wherever they stand.
 #[test]
 fn limits_end_at_the_next_option() {
