@@ -1,6 +1,7 @@
 //! `goodput sim`: a workload under one or several settings, on an exact clock.
 
 mod believed;
+mod columns;
 mod explain;
 mod generate;
 mod overload;
@@ -13,6 +14,7 @@ mod served;
 mod setting;
 mod sketch;
 
+mod targets;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -453,6 +455,11 @@ impl Simulated {
         is_truncated(self.report.as_ref(), self.end)
     }
 }
+
+    /// Whether more arrives than can be served; users who wait for their answers only saturate.
+    fn is_overloaded(&self) -> bool {
+        self.overload.is_some_and(|overload| !matches!(overload, Overload::Users(_)))
+    }
 
 /// Whether a run was cut before what is measured of it had ended.
 fn is_truncated(report: Option<&Report>, end: RunEnd) -> bool {

@@ -1140,7 +1140,7 @@ fn seeds_say_that_their_runs_are_cut() {
     }
     let run = &json(common)["runs"][1];
     assert_eq!(run["until_s"], 4.0);
-    assert!(run["figures"]["requests_per_s"].is_null(), "there, and none");
+    assert!(run["figures"]["request_throughput_per_s"].is_null(), "there, and none");
     let of = &run["by_seed"][0];
     assert_eq!(of["truncated"], true);
     let count = |key: &str| of[key].as_u64().unwrap();
@@ -1264,6 +1264,168 @@ fn tables_of_markdown_end_before_the_next_line() {
             assert!(pair[1].starts_with('|') || pair[1].is_empty(), "{}: {text}", pair[1]);
         }
     }
+}
+
+/// The figures of a single run in CSV by name.
+fn rows(arguments: &str) -> std::collections::BTreeMap<String, String> {
+    let text = sim(&format!("{arguments} --format csv"));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows = reader.records().map(|row| row.unwrap());
+    rows.map(|row| (row[17].to_owned(), row[18].to_owned())).collect()
+}
+
+/// What a run is in JSON it is under `--seeds`: the same names and types, and the same figures under
+/// the names that they have in CSV, of which the means can be taken again.
+#[test]
+fn figures_of_seeds_are_those_of_single_runs() {
+    let common = "--requests 120 --max-num-seqs 8 --chunk 100 --rate 5/s --timeout 6s --warm-up 1s \
+                  --kv-blocks 900 --policy sglang --system-prompts tokens=64,count=2 \
+                  --slo ttft<500ms,tpot<15ms";
+    let seeds = json(&format!("{common} --seeds 2"));
+    let run = &seeds["runs"][0];
+    let mut sums = std::collections::BTreeMap::new();
+    for (seed, of) in run["by_seed"].as_array().unwrap().iter().enumerate() {
+        let single = format!("{common} --seed {}", seed + 1);
+        let csv = rows(&single);
+        for (key, value) in of["figures"].as_object().unwrap() {
+            if let Some(x) = value.as_f64() {
+                *sums.entry(key.clone()).or_insert(0.0) += x;
+            }
+            if key == "unfinished_requests" {
+                continue;
+            }
+            let text = value.as_f64().map(|x| x.to_string()).unwrap_or_default();
+            let row = csv.get(key).map_or("", String::as_str);
+            assert_eq!(row, text, "{key}");
+        }
+        let single = json(&single);
+        for key in [
+            "variant",
+            "policy",
+            "max_num_seqs",
+            "chunk_tokens",
+            "server",
+            "rate_scale",
+            "timeout_s",
+            "warm_up",
+            "step_time",
+            "slo",
+        ] {
+            assert_eq!(run[key], single["runs"][0][key], "{key}");
+            assert!(key == "variant" || !run[key].is_null(), "{key}");
+        }
+    }
+    let figures = run["figures"].as_object().unwrap();
+    assert!(figures.len() > 40 && figures["ttft_mean_s"].is_object(), "{figures:?}");
+    for (key, figure) in figures.iter().filter(|(_, figure)| figure.is_object()) {
+        let (mean, sum) = (figure["mean"].as_f64().unwrap(), sums[key]);
+        assert!((mean - sum / 2.0).abs() <= 1e-12 * sum.abs(), "{key}: {mean} {sum}");
+    }
+    assert_eq!(run["replicas"], 1);
+    assert_eq!(run["max_num_seqs"], 8);
+}
+
+/// A target over seeds: by hand the mean of what each seed observed, and how many of them meet it.
+#[test]
+fn seeds_judge_targets() {
+    let common = "--rate 14/s --requests 200 --chunk 256 --max-num-seqs 64 \
+                  --slo p99(ttft)<600ms,tpot<15ms@90%";
+    let seeds = json(&format!("{common} --seeds 4"));
+    let run = &seeds["runs"][0];
+    let targets = run["targets"].as_array().unwrap();
+    assert_eq!(targets.len(), 2);
+    let by_seed = run["by_seed"].as_array().unwrap();
+    let mut csv_rows = Vec::new();
+    for (i, target) in targets.iter().enumerate() {
+        let observed: Vec<f64> =
+            by_seed.iter().map(|s| s["targets"][i]["observed"].as_f64().unwrap()).collect();
+        let good = |x: &f64| if i == 0 { *x <= 0.6 } else { 0.9 <= *x };
+        let met = observed.iter().filter(|x| good(x)).count();
+        assert_eq!(target["met_by_seeds"], met, "{observed:?}");
+        let said = by_seed.iter().filter(|s| s["targets"][i]["met"] == true).count();
+        assert_eq!(said, met);
+        let mean = observed.iter().sum::<f64>() / 4.0;
+        assert!((target["mean"].as_f64().unwrap() - mean).abs() < 1e-12);
+        csv_rows.push(format!(
+            ",target {},share_of_runs,{},,,4",
+            target["target"].as_str().unwrap(),
+            met as f64 / 4.0
+        ));
+        // A single run says the same of its own.
+        let single = json(&format!("{common} --seed 3"));
+        let single = &single["runs"][0]["goodput"]["targets"][i];
+        assert_eq!(single["observed"], observed[2]);
+        let rows = rows(&format!("{common} --seed 3"));
+        let row = &rows[&format!("target {}", single["target"].as_str().unwrap())];
+        assert_eq!(row.parse::<f64>().unwrap(), observed[2]);
+        let holds = &rows[&format!("target_holds {}", single["target"].as_str().unwrap())];
+        let answer = match single["answer"].as_str().unwrap() {
+            "holds" => "1",
+            "missed" => "0",
+            _ => "",
+        };
+        assert_eq!(holds, answer);
+    }
+    let csv = sim(&format!("{common} --seeds 4 --format csv")).replace('"', "");
+    for row in csv_rows {
+        assert!(csv.contains(&row), "{row}: {csv}");
+    }
+    let text = sim(&format!("{common} --seeds 4"));
+    insta::assert_snapshot!(part(&text, "setting              target"));
+    let markdown = sim(&format!("{common} --seeds 4 --format md"));
+    assert!(
+        markdown.contains("| setting | target | observed | in the mean | seeds that meet it |")
+    );
+}
+
+/// The books of a run close in CSV too, and it says what the text says of it.
+#[test]
+fn the_csv_of_a_run_has_its_books_and_its_verdict() {
+    for rest in ["", "--kv-blocks 400 --until 5s", "--users 30"] {
+        let loss = if rest.contains("users") { "" } else { "--timeout 3s --max-waiting 5" };
+        let run = format!(
+            "--policy sarathi --requests 150 --max-num-seqs 8 --chunk 100 --input-tokens 300 {loss} \
+             {rest}"
+        );
+        let rows = rows(&run);
+        let n = |key: &str| rows[key].parse::<f64>().unwrap();
+        let all = ["completed", "running", "queued", "rejected_requests", "timed_out_requests"];
+        let sum: f64 = all.iter().map(|key| n(key)).sum();
+        assert_eq!(n("injected"), sum + n("cancelled_requests"), "{rest}");
+        let reasons: f64 = rows
+            .keys()
+            .filter(|k| k.starts_with("rejected_") && *k != "rejected_requests")
+            .map(|k| n(k))
+            .sum();
+        assert_eq!(reasons, n("rejected_requests"), "{rest}");
+        assert_eq!(n("truncated"), f64::from(u8::from(rest.contains("until"))), "{rest}");
+        let answer = json(&run);
+        let of = &answer["runs"][0];
+        assert_eq!(rows["verdict"], of["verdict"]["text"].as_str().unwrap());
+        for finding in of["findings"].as_array().unwrap() {
+            let text = |key: &str| finding[key].as_str().unwrap();
+            assert_eq!(rows[&format!("finding_{}_{}", text("id"), text("level"))], text("text"));
+        }
+        for key in ["waiting_mean", "in_system_mean", "busy_share", "kv_held_tokens_max"] {
+            assert_eq!(n(key), of["simulation"][key].as_f64().unwrap(), "{key}");
+        }
+    }
+}
+
+/// A finding of some rows of a table says which, and a row of vLLM has its own limit.
+#[test]
+fn what_some_rows_have_is_said_of_them() {
+    let run = "--requests 200 --chunk 100 --rate 5/s --timeout 8s --policy decode-first";
+    let text = sim(&format!("{run} --max-num-seqs 8,64"));
+    let says = "W28 in 1 of 2 runs (max_num_seqs 8): requests were left at the end, or timed out";
+    assert!(text.contains(says), "{text}");
+    let seeds = sim(&format!("{run} --max-num-seqs 8,64 --seeds 2"));
+    assert!(seeds.contains("W28 in 1 of 4 runs (max_num_seqs 8 in 1 of 2): "), "{seeds}");
+    let vllm = sim("--policy sarathi,vllm-v1 --requests 20");
+    let row = vllm.lines().find(|l| l.trim_start().starts_with("vllm-v1 ")).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some("1024"), "{vllm}");
+    let csv = sim("--policy vllm-v1 --requests 20 --format csv");
+    assert!(csv.contains("\n,vllm-v1,1024,-,"), "{csv}");
 }
 
 /// Seeds and settings run at the same time, which changes nothing.

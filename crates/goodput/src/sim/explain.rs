@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use serving_io::policy::{PolicyRule, caches_prefixes};
 
 use super::render::{given, percentile};
-use super::{Overload, Setting, Simulated};
+use super::{Setting, Simulated};
 use crate::report::text as report_text;
 
 /// The percentile that is compared, and its place among those of a report.
@@ -245,7 +245,7 @@ pub fn explained(runs: &[Simulated]) -> Vec<Explained<'_>> {
             let Some(rule) = PolicyRule::of(&setting.policy) else { continue };
             let spent = simulated.spent.as_ref();
             let label = String::new();
-            let overloaded = simulated.overload.is_some_and(|o| !matches!(o, Overload::Users(_)));
+            let overloaded = simulated.is_overloaded();
             let entry = Entry { run, label, setting, tpot, ttft, spent, overloaded };
             match policies.iter_mut().find(|p| p.rule.name == rule.name) {
                 Some(policy) => policy.entries.push(entry),
