@@ -1412,6 +1412,51 @@ fn the_csv_of_a_run_has_its_books_and_its_verdict() {
     }
 }
 
+/// A turn comes one think time after the turn before, whether that is answered or not: with answers
+/// of 3 s in steps of 1 s and thinking of 1 s none is, and with 1,000 s all are.
+#[test]
+fn turns_that_quote_what_is_not_there_yet_are_told() {
+    let of = |think: &str| {
+        sim(&format!(
+            "--turns 2 --think {think} --requests 20 --rate 1/min --arrivals deterministic \
+             --input-tokens 10 --output-tokens 3 --step-time base=1s --policy orca --max-num-seqs 8"
+        ))
+    };
+    let text = of("1s");
+    assert!(
+        text.contains(
+            "10 of 10 requests that quote answers arrive before the last token of one of them (100"
+        ),
+        "{text}"
+    );
+    assert!(!of("30s").contains("quote answers"), "{text}");
+    // The answer is there after 3 s: its last token and the next turn are of the same instant.
+    assert!(!of("3s").contains("quote answers"), "{text}");
+}
+
+/// Two prompts that 40 requests begin with are computed 40 times unless somebody keeps them.
+#[test]
+fn prefixes_that_nobody_keeps_are_told() {
+    let common = "--requests 40 --rate 5/s --system-prompts tokens=100,count=2 --input-tokens 50 \
+                  --output-tokens 4 --max-num-seqs 16";
+    // 38 of 40 find their 100 of 150 tokens: 63.3 %.
+    let says = "63.3 % of the prompt tokens are the beginning of an earlier request";
+    let told = |rest: &str| sim(&format!("{common} {rest}")).contains(says);
+    for rest in ["--policy decode-first", "--policy sglang", "--policy static"] {
+        assert!(told(rest), "{rest}");
+    }
+    assert!(told("--policy sarathi --sketch") && told("--policy orca --seeds 2"));
+    for rest in ["--policy vllm-v1", "--policy sglang --kv-blocks 900"] {
+        assert!(!told(rest), "{rest}");
+    }
+    assert!(!told("--policy sglang --kv-blocks 900 --disable-radix-cache"), "it was asked for");
+    let both = sim(&format!("{common} --policy sarathi,vllm-v1 --chunk 256"));
+    assert!(both.contains(&format!("policy sarathi, chunk 256: {says}")), "{both}");
+    // Its full blocks are 96 of the 100 tokens.
+    let found = format!("  {:.1} %  ", 100.0 * 38.0 * 96.0 / (40.0 * 150.0));
+    assert!(both.contains("  hit rate  ") && both.contains(&found), "{both}");
+}
+
 /// A finding of some rows of a table says which, and a row of vLLM has its own limit.
 #[test]
 fn what_some_rows_have_is_said_of_them() {
