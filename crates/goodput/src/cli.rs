@@ -49,9 +49,10 @@ pub struct Cli {
 
 /// Lets the value of an option begin with a hyphen, so that a negative number is told its bound.
 fn takes_hyphens(option: clap::Arg) -> clap::Arg {
-    // An option whose value may be left out would take the next option for it.
-    let needs_value = option.get_num_args().is_none_or(|n| 0 < n.min_values());
-    let takes = option.get_action().takes_values() && needs_value;
+    // An option whose value may be left out, or that takes several, would take the next option for one.
+    let one_value =
+        option.get_num_args().is_none_or(|n| n.min_values() == 1 && n.max_values() == 1);
+    let takes = option.get_action().takes_values() && one_value;
     if takes { option.allow_hyphen_values(true) } else { option }
 }
 
@@ -195,6 +196,17 @@ mod tests {
         for check in metrics_core::validity::CHECKS {
             for by in check.raised_by {
                 assert!(cli.find_subcommand(by.name()).is_some(), "{}: {}", check.id, by.name());
+            }
+        }
+    }
+
+    /// An option of several values that took hyphens would swallow all options behind it.
+    #[test]
+    fn no_option_takes_those_behind_it() {
+        for command in Cli::command().get_subcommands() {
+            for option in command.get_arguments().filter(|a| a.is_allow_hyphen_values_set()) {
+                let most = option.get_num_args().map_or(1, |n| n.max_values());
+                assert_eq!(most, 1, "{} --{}", command.get_name(), option.get_id());
             }
         }
     }

@@ -1,17 +1,20 @@
 //! `goodput sim`: a workload under one or several settings, on an exact clock.
 
 mod believed;
+mod columns;
 mod explain;
 mod generate;
 mod overload;
 mod plan;
 mod pools;
+mod remarks;
 mod render;
 mod saturation;
 mod seeds;
 mod served;
 mod setting;
 mod sketch;
+mod targets;
 
 use std::path::{Path, PathBuf};
 
@@ -453,6 +456,11 @@ impl Simulated {
     fn is_truncated(&self) -> bool {
         is_truncated(self.report.as_ref(), self.end)
     }
+
+    /// Whether more arrives than can be served; users who wait for their answers only saturate.
+    fn is_overloaded(&self) -> bool {
+        self.overload.is_some_and(|overload| !matches!(overload, Overload::Users(_)))
+    }
 }
 
 /// Whether a run was cut before what is measured of it had ended.
@@ -662,6 +670,8 @@ fn run_setting(
     };
     let workload = result.workload();
     remarks.extend(without_effect(&setting, workload));
+    remarks.extend(remarks::ignored_prefixes(&setting, workload));
+    remarks.extend(remarks::quoted_too_early(&result));
     remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     // Only a window goes back to them.

@@ -499,7 +499,10 @@ fn text(
         out.push('\n');
         out.push_str(&output::table(&header, &shown, md));
         if MOST_ROWS < rows.len() {
-            out.push_str(&format!("{} more on the front: --format json\n", rows.len() - MOST_ROWS));
+            // A line right below a table of Markdown is one of its rows.
+            let gap = if md { "\n" } else { "" };
+            let more = rows.len() - MOST_ROWS;
+            out.push_str(&format!("{gap}{more} more on the front: --format json\n"));
         }
         out.push_str(&format!(
             "\n{all} on the front: no other setting is better in one value and not worse in another\n"

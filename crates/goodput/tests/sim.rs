@@ -820,6 +820,33 @@ engine = { num_kv_blocks = 3001, max_model_len = 4096, max_num_seqs = 32 }
     assert!(said.contains(which), "{said}");
 }
 
+/// vLLM's KV cache is limited by the memory, however that is said: beside policies without a limit it
+/// stands where no request felt it.
+#[test]
+fn a_limit_that_is_felt_is_not_compared_with_none() {
+    let of = |memory: &str| {
+        let answer = json(&format!(
+            "--policy prefill-first,sarathi,vllm-v1 --chunk 256 --max-num-seqs 32 --rate 20/s \
+             --requests 200 --max-model-len 20000 {memory}"
+        ));
+        let blocks = answer["runs"][2]["kv_cache"]["blocks"].as_u64().unwrap();
+        let groups = answer["policies_explained"].as_array().unwrap();
+        (blocks, groups[0]["policies"].as_array().unwrap().len())
+    };
+    // Of 79.65 GiB a share of 0.92 less 14.96 GiB of weights are 29,858 blocks of 2 MiB, one of them
+    // the null block; 32 requests of 760 tokens on average fill about 1,500 of them.
+    assert_eq!(of(""), (29_857, 3));
+    for memory in
+        ["--gpu-memory-utilization 0.22", "--reserved-memory 55.5GiB", "--kv-memory 2.6GiB"]
+    {
+        let (blocks, compared) = of(memory);
+        assert!((1_250..1_500).contains(&blocks), "{memory}: {blocks}");
+        assert_eq!(compared, 2, "{memory}");
+    }
+    assert_eq!(of("--num-kv-blocks 1300"), (1_299, 2));
+    assert_eq!(of("--num-kv-blocks 29858"), of(""));
+}
+
 /// What cannot be done is refused with what can.
 #[test]
 fn refusals_say_what_to_give() {
@@ -1113,13 +1140,337 @@ fn seeds_say_that_their_runs_are_cut() {
     }
     let run = &json(common)["runs"][1];
     assert_eq!(run["until_s"], 4.0);
-    assert!(run["figures"]["requests_per_s"].is_null(), "there, and none");
+    assert!(run["figures"]["request_throughput_per_s"].is_null(), "there, and none");
     let of = &run["by_seed"][0];
     assert_eq!(of["truncated"], true);
     let count = |key: &str| of[key].as_u64().unwrap();
     let all = ["completed", "running", "queued", "rejected_requests", "timed_out_requests"];
     assert_eq!(count("injected"), all.iter().map(|key| count(key)).sum::<u64>());
     assert!(sim(&format!("{common} --format csv")).contains(",truncated,share_of_runs,1,,,3"));
+}
+
+/// Users ask when they have their answers: no rate is theirs, and none is taken for them.
+#[test]
+fn users_have_no_rate() {
+    let lengths = "; input ";
+    let rest = "--requests 40 --max-num-seqs 8 --chunk 64";
+    let drawn = |answer: &Value| answer["drawn"].as_str().unwrap().to_owned();
+    let closed = drawn(&json(&format!("--users 5 {rest}")));
+    assert!(closed.starts_with(&format!("when users ask, at no rate{lengths}")), "{closed}");
+    assert!(sim(&format!("--users 5,6 {rest}")).contains(&format!("  drawn            {closed}")));
+    let open = drawn(&json(rest));
+    assert!(open.contains("/s poisson; input ") && !open.contains("users"), "{open}");
+    let dir = two_variants("policy = \"sarathi\"\nusers = 4\n", ("chunk = 64", "chunk = 128"));
+    let run = |flags: &str| run_in(dir.path(), &format!("--scenario s.toml {flags}"));
+    for flags in ["", "--seeds 2"] {
+        let text = run(flags);
+        assert!(text.contains("  when users ask, at no rate; input"), "{text}");
+    }
+    for flag in ["--rate 3/s", "--arrivals deterministic", "--rate-scale 2"] {
+        let text = run(flag);
+        let name = flag.split(' ').next().unwrap();
+        assert!(text.contains(&format!("{name}: is for an open loop")), "{text}");
+    }
+}
+
+/// Who is timed out or refused meets no limit: of seven requests one is good under a batch of 1, since
+/// the first takes longer than all are willing to wait, and the row says so.
+#[test]
+fn a_row_that_loses_requests_does_not_look_perfect() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "0,100,11\n.001,100,11\n.002,100,11\n.003,100,11\n.004,100,11\n.2,100,30\n\
+                .201,50,2\n";
+    std::fs::write(dir.path().join("c.csv"), format!("t,in,out\n{rows}")).unwrap();
+    let run = |rest: &str| {
+        let text = run_in(
+            dir.path(),
+            &format!(
+                "--trace c.csv --map arrival_s=t,input_tokens=in,output_tokens=out --policy sarathi \
+                 --chunk 1000 --step-time base=10ms,prefill=100us/token,decode=1ms/request \
+                 --max-num-seqs 1,2 --timeout 200ms --slo ttft<300ms {rest}"
+            ),
+        );
+        text
+    };
+    let answer: Value = serde_json::from_str(&run("--format json")).unwrap();
+    let text = run("");
+    let table = part(&text, "max_num_seqs  ");
+    assert!(table.contains("  attainment  ") && !table.contains("ratio"), "{table}");
+    for (row, of) in table.lines().skip(1).zip(answer["runs"].as_array().unwrap()) {
+        let good = &of["goodput"];
+        let share = good["good"].as_f64().unwrap() / 7.0;
+        assert!(row.contains(&format!("  {:.1} %  ", 100.0 * share)), "{row} {good}");
+    }
+    assert_eq!(answer["runs"][0]["goodput"]["good"], 1);
+}
+
+/// A viewer holds the last value of a counter: who idles says 0, and a window begins with the batch
+/// that runs at its start. Each of two servers takes 20 ms for a prompt and two steps of 11 ms.
+#[test]
+fn the_batch_of_a_trace_has_a_start_and_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("g.csv"), "t,in,out\n0,100,3\n1,100,3\n").unwrap();
+    let counts = |rest: &str| {
+        let said = run_in(
+            dir.path(),
+            &format!(
+                "--trace g.csv --map arrival_s=t,input_tokens=in,output_tokens=out --policy sarathi \
+                 --chunk 1000 --max-num-seqs 1 --replicas 2 --router round-robin --trace-out g.json \
+                 --step-time base=10ms,prefill=100us/token,decode=1ms/request {rest}"
+            ),
+        );
+        let text = std::fs::read_to_string(dir.path().join("g.json")).expect(&said);
+        let trace: Value = serde_json::from_str(&text).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "C");
+        let one = |e: &Value| {
+            let number = |value: &Value| value.as_f64().unwrap();
+            let (at, args) = (number(&e["ts"]) / 1e3, &e["args"]);
+            (e["pid"].as_u64().unwrap(), at, number(&args["prefill"]), number(&args["decode"]))
+        };
+        events.map(one).collect::<Vec<_>>()
+    };
+    let of_second = [(3, 0.0, 0.0, 0.0), (3, 1000.0, 1.0, 0.0)];
+    let first = [(1, 0.0, 1.0, 0.0), (1, 20.0, 0.0, 1.0), (1, 42.0, 0.0, 0.0)];
+    let second = [of_second[0], of_second[1], (3, 1020.0, 0.0, 1.0), (3, 1042.0, 0.0, 0.0)];
+    assert_eq!(counts(""), [&first[..], &second[..]].concat());
+    let first = [(1, 25.0, 0.0, 1.0), (1, 42.0, 0.0, 0.0)];
+    let second = [(3, 25.0, 0.0, 0.0), (3, 1000.0, 1.0, 0.0)];
+    assert_eq!(counts("--trace-window 25ms..1010ms"), [&first[..], &second[..]].concat());
+}
+
+/// Limits in vLLM's words end at the next option, wherever they stand.
+#[test]
+fn limits_end_at_the_next_option() {
+    let rest = "--rate 14/s --requests 50 --max-num-seqs 8 --chunk 64 --format csv";
+    let before = sim(&format!("--goodput ttft:500 tpot:15 {rest}"));
+    assert!(before.contains(",goodput_ratio,"), "{before}");
+    assert_eq!(before, sim(&format!("{rest} --goodput ttft:500 tpot:15")));
+    let refused = sim("--goodput ttft:500 --rate -1/s");
+    assert!(refused.contains("--rate: ") && refused.ends_with("exit 2\n"), "{refused}");
+}
+
+/// In Markdown a line right below a table would be one of its rows.
+#[test]
+fn tables_of_markdown_end_before_the_next_line() {
+    for arguments in [
+        "--requests 50 --chunk 64,128 --seeds 2",
+        "--requests 50 --chunk 64,128 --timeout 2s --max-waiting 3",
+        "--policy decode-first,sarathi --requests 50 --chunk 64,128 --until 2s --slo p99(ttft)<1s",
+    ] {
+        let text = sim(&format!("{arguments} --format md"));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().any(|l| l.starts_with("| ")), "{text}");
+        for pair in lines.windows(2).filter(|pair| pair[0].starts_with('|')) {
+            assert!(pair[1].starts_with('|') || pair[1].is_empty(), "{}: {text}", pair[1]);
+        }
+    }
+}
+
+/// The figures of a single run in CSV by name.
+fn rows(arguments: &str) -> std::collections::BTreeMap<String, String> {
+    let text = sim(&format!("{arguments} --format csv"));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows = reader.records().map(|row| row.unwrap());
+    rows.map(|row| (row[17].to_owned(), row[18].to_owned())).collect()
+}
+
+/// What a run is in JSON it is under `--seeds`: the same names and types, and the same figures under
+/// the names that they have in CSV, of which the means can be taken again.
+#[test]
+fn figures_of_seeds_are_those_of_single_runs() {
+    let common = "--requests 120 --max-num-seqs 8 --chunk 100 --rate 5/s --timeout 6s --warm-up 1s \
+                  --kv-blocks 900 --policy sglang --system-prompts tokens=64,count=2 \
+                  --slo ttft<500ms,tpot<15ms";
+    let seeds = json(&format!("{common} --seeds 2"));
+    let run = &seeds["runs"][0];
+    let mut sums = std::collections::BTreeMap::new();
+    for (seed, of) in run["by_seed"].as_array().unwrap().iter().enumerate() {
+        let single = format!("{common} --seed {}", seed + 1);
+        let csv = rows(&single);
+        for (key, value) in of["figures"].as_object().unwrap() {
+            if let Some(x) = value.as_f64() {
+                *sums.entry(key.clone()).or_insert(0.0) += x;
+            }
+            if key == "unfinished_requests" {
+                continue;
+            }
+            let text = value.as_f64().map(|x| x.to_string()).unwrap_or_default();
+            let row = csv.get(key).map_or("", String::as_str);
+            assert_eq!(row, text, "{key}");
+        }
+        let single = json(&single);
+        for key in [
+            "variant",
+            "policy",
+            "max_num_seqs",
+            "chunk_tokens",
+            "server",
+            "rate_scale",
+            "timeout_s",
+            "warm_up",
+            "step_time",
+            "slo",
+        ] {
+            assert_eq!(run[key], single["runs"][0][key], "{key}");
+            assert!(key == "variant" || !run[key].is_null(), "{key}");
+        }
+    }
+    let figures = run["figures"].as_object().unwrap();
+    assert!(figures.len() > 40 && figures["ttft_mean_s"].is_object(), "{figures:?}");
+    for (key, figure) in figures.iter().filter(|(_, figure)| figure.is_object()) {
+        let (mean, sum) = (figure["mean"].as_f64().unwrap(), sums[key]);
+        assert!((mean - sum / 2.0).abs() <= 1e-12 * sum.abs(), "{key}: {mean} {sum}");
+    }
+    assert_eq!(run["replicas"], 1);
+    assert_eq!(run["max_num_seqs"], 8);
+}
+
+/// A target over seeds: by hand the mean of what each seed observed, and how many of them meet it.
+#[test]
+fn seeds_judge_targets() {
+    let common = "--rate 14/s --requests 200 --chunk 256 --max-num-seqs 64 \
+                  --slo p99(ttft)<600ms,tpot<15ms@90%";
+    let seeds = json(&format!("{common} --seeds 4"));
+    let run = &seeds["runs"][0];
+    let targets = run["targets"].as_array().unwrap();
+    assert_eq!(targets.len(), 2);
+    let by_seed = run["by_seed"].as_array().unwrap();
+    let mut csv_rows = Vec::new();
+    for (i, target) in targets.iter().enumerate() {
+        let observed: Vec<f64> =
+            by_seed.iter().map(|s| s["targets"][i]["observed"].as_f64().unwrap()).collect();
+        let good = |x: &f64| if i == 0 { *x <= 0.6 } else { 0.9 <= *x };
+        let met = observed.iter().filter(|x| good(x)).count();
+        assert_eq!(target["met_by_seeds"], met, "{observed:?}");
+        let said = by_seed.iter().filter(|s| s["targets"][i]["met"] == true).count();
+        assert_eq!(said, met);
+        let mean = observed.iter().sum::<f64>() / 4.0;
+        assert!((target["mean"].as_f64().unwrap() - mean).abs() < 1e-12);
+        csv_rows.push(format!(
+            ",target {},share_of_runs,{},,,4",
+            target["target"].as_str().unwrap(),
+            met as f64 / 4.0
+        ));
+        // A single run says the same of its own.
+        let single = json(&format!("{common} --seed 3"));
+        let single = &single["runs"][0]["goodput"]["targets"][i];
+        assert_eq!(single["observed"], observed[2]);
+        let rows = rows(&format!("{common} --seed 3"));
+        let row = &rows[&format!("target {}", single["target"].as_str().unwrap())];
+        assert_eq!(row.parse::<f64>().unwrap(), observed[2]);
+        let holds = &rows[&format!("target_holds {}", single["target"].as_str().unwrap())];
+        let answer = match single["answer"].as_str().unwrap() {
+            "holds" => "1",
+            "missed" => "0",
+            _ => "",
+        };
+        assert_eq!(holds, answer);
+    }
+    let csv = sim(&format!("{common} --seeds 4 --format csv")).replace('"', "");
+    for row in csv_rows {
+        assert!(csv.contains(&row), "{row}: {csv}");
+    }
+    let text = sim(&format!("{common} --seeds 4"));
+    insta::assert_snapshot!(part(&text, "setting              target"));
+    let markdown = sim(&format!("{common} --seeds 4 --format md"));
+    assert!(
+        markdown.contains("| setting | target | observed | in the mean | seeds that meet it |")
+    );
+}
+
+/// The books of a run close in CSV too, and it says what the text says of it.
+#[test]
+fn the_csv_of_a_run_has_its_books_and_its_verdict() {
+    for rest in ["", "--kv-blocks 400 --until 5s", "--users 30"] {
+        let loss = if rest.contains("users") { "" } else { "--timeout 3s --max-waiting 5" };
+        let run = format!(
+            "--policy sarathi --requests 150 --max-num-seqs 8 --chunk 100 --input-tokens 300 {loss} \
+             {rest}"
+        );
+        let rows = rows(&run);
+        let n = |key: &str| rows[key].parse::<f64>().unwrap();
+        let all = ["completed", "running", "queued", "rejected_requests", "timed_out_requests"];
+        let sum: f64 = all.iter().map(|key| n(key)).sum();
+        assert_eq!(n("injected"), sum + n("cancelled_requests"), "{rest}");
+        let reasons: f64 = rows
+            .keys()
+            .filter(|k| k.starts_with("rejected_") && *k != "rejected_requests")
+            .map(|k| n(k))
+            .sum();
+        assert_eq!(reasons, n("rejected_requests"), "{rest}");
+        assert_eq!(n("truncated"), f64::from(u8::from(rest.contains("until"))), "{rest}");
+        let answer = json(&run);
+        let of = &answer["runs"][0];
+        assert_eq!(rows["verdict"], of["verdict"]["text"].as_str().unwrap());
+        for finding in of["findings"].as_array().unwrap() {
+            let text = |key: &str| finding[key].as_str().unwrap();
+            assert_eq!(rows[&format!("finding_{}_{}", text("id"), text("level"))], text("text"));
+        }
+        for key in ["waiting_mean", "in_system_mean", "busy_share", "kv_held_tokens_max"] {
+            assert_eq!(n(key), of["simulation"][key].as_f64().unwrap(), "{key}");
+        }
+    }
+}
+
+/// A turn comes one think time after the turn before, whether that is answered or not: with answers
+/// of 3 s in steps of 1 s and thinking of 1 s none is, and with 1,000 s all are.
+#[test]
+fn turns_that_quote_what_is_not_there_yet_are_told() {
+    let of = |think: &str| {
+        sim(&format!(
+            "--turns 2 --think {think} --requests 20 --rate 1/min --arrivals deterministic \
+             --input-tokens 10 --output-tokens 3 --step-time base=1s --policy orca --max-num-seqs 8"
+        ))
+    };
+    let text = of("1s");
+    assert!(
+        text.contains(
+            "10 of 10 requests that quote answers arrive before the last token of one of them (100"
+        ),
+        "{text}"
+    );
+    assert!(!of("30s").contains("quote answers"), "{text}");
+    // The answer is there after 3 s: its last token and the next turn are of the same instant.
+    assert!(!of("3s").contains("quote answers"), "{text}");
+}
+
+/// Two prompts that 40 requests begin with are computed 40 times unless somebody keeps them.
+#[test]
+fn prefixes_that_nobody_keeps_are_told() {
+    let common = "--requests 40 --rate 5/s --system-prompts tokens=100,count=2 --input-tokens 50 \
+                  --output-tokens 4 --max-num-seqs 16";
+    // 38 of 40 find their 100 of 150 tokens: 63.3 %.
+    let says = "63.3 % of the prompt tokens are the beginning of an earlier request";
+    let told = |rest: &str| sim(&format!("{common} {rest}")).contains(says);
+    for rest in ["--policy decode-first", "--policy sglang", "--policy static"] {
+        assert!(told(rest), "{rest}");
+    }
+    assert!(told("--policy sarathi --sketch") && told("--policy orca --seeds 2"));
+    for rest in ["--policy vllm-v1", "--policy sglang --kv-blocks 900"] {
+        assert!(!told(rest), "{rest}");
+    }
+    assert!(!told("--policy sglang --kv-blocks 900 --disable-radix-cache"), "it was asked for");
+    let both = sim(&format!("{common} --policy sarathi,vllm-v1 --chunk 256"));
+    assert!(both.contains(&format!("policy sarathi, chunk 256: {says}")), "{both}");
+    // Its full blocks are 96 of the 100 tokens.
+    let found = format!("  {:.1} %  ", 100.0 * 38.0 * 96.0 / (40.0 * 150.0));
+    assert!(both.contains("  hit rate  ") && both.contains(&found), "{both}");
+}
+
+/// A finding of some rows of a table says which, and a row of vLLM has its own limit.
+#[test]
+fn what_some_rows_have_is_said_of_them() {
+    let run = "--requests 200 --chunk 100 --rate 5/s --timeout 8s --policy decode-first";
+    let text = sim(&format!("{run} --max-num-seqs 8,64"));
+    let says = "W28 in 1 of 2 runs (max_num_seqs 8): requests were left at the end, or timed out";
+    assert!(text.contains(says), "{text}");
+    let seeds = sim(&format!("{run} --max-num-seqs 8,64 --seeds 2"));
+    assert!(seeds.contains("W28 in 1 of 4 runs (max_num_seqs 8 in 1 of 2): "), "{seeds}");
+    let vllm = sim("--policy sarathi,vllm-v1 --requests 20");
+    let row = vllm.lines().find(|l| l.trim_start().starts_with("vllm-v1 ")).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some("1024"), "{vllm}");
+    let csv = sim("--policy vllm-v1 --requests 20 --format csv");
+    assert!(csv.contains("\n,vllm-v1,1024,-,"), "{csv}");
 }
 
 /// Seeds and settings run at the same time, which changes nothing.

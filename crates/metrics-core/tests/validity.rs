@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use metrics_core::interval::{Confidence, Side, order_statistic_ranks};
 use metrics_core::slo::SloSet;
 use metrics_core::table::RequestTable;
 use metrics_core::timeline::{GapKind, Instant, TimelineFields};
@@ -666,6 +667,21 @@ fn percentiles_need_ten_samples_beyond_them() {
     // A thousand alike are worth fifty.
     let alike = too_few_samples(&[("TTFT", 1_000, Some(50.0))], &[0.9, 0.99]).unwrap();
     assert_eq!(alike.affects, [Subject::P90, Subject::P99]);
+    // What is beyond a percentile and what bounds it are counted in what the samples are worth.
+    assert_eq!(
+        alike.says,
+        "p90, p99 from 1000 samples of TTFT, whose neighbours are alike: worth 50 independent ones, \
+         of which 0.5 beyond it; its 95 % upper bound needs 299 independent samples"
+    );
+    assert!((alike.get("samples_beyond").unwrap() - 10.0).abs() < 1e-12);
+    assert!((alike.get("effective_samples_beyond").unwrap() - 0.5).abs() < 1e-12);
+    let few = too_few_samples(&[("TTFT", 5_000, Some(500.0))], &[0.99]).unwrap();
+    let ranks = order_statistic_ranks(500, 0.99, Confidence::P95, Side::Both).unwrap();
+    let (low, high) = (ranks.0.unwrap(), ranks.1.unwrap());
+    let says = format!(
+        "5 beyond it; so many independent samples would put it between ranks {low} and {high}"
+    );
+    assert!(few.says.ends_with(&says), "{}", few.says);
 }
 
 #[test]

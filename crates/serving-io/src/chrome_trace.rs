@@ -80,9 +80,8 @@ pub fn write<W: Write>(
             if run.steps > 0 {
                 writer.span(&step_name(run), (steps_of(server), 0), run.start, end)?;
             }
-            let batch = json!({"decode": run.decodes, "prefill": run.prefills});
-            writer.counter("batch", steps_of(server), run.start, &batch)?;
         }
+        writer.batch(steps_of(server), history.of_server(server))?;
     }
     // Above the processes of the servers.
     let between = steps_of(servers.count());
@@ -225,13 +224,38 @@ impl<W: Write> Events<W> {
         )
     }
 
-    fn counter(&mut self, name: &str, pid: u64, at: Ticks, values: &Value) -> io::Result<()> {
-        if at < self.window.from || self.window.to < at {
-            return Ok(());
+    /// The batch of a server from the start of the window on, at every instant at which it changes.
+    fn batch(&mut self, pid: u64, runs: &[BatchRun]) -> io::Result<()> {
+        let none = (0, 0);
+        let (mut value, mut over) = (none, Ticks::ZERO);
+        let mut changes = vec![(Ticks::ZERO, none)];
+        let mut change = |at: Ticks, to: (u64, u64)| {
+            // A viewer holds the last value, so that an end is a change as well.
+            if to != value {
+                changes.push((at, to));
+                value = to;
+            }
+        };
+        for run in runs {
+            if over < run.start {
+                change(over, none);
+            }
+            change(run.start, (run.decodes, run.prefills));
+            over = run.start.after(run.duration);
         }
-        self.event(
-            &format!("\"name\":\"{name}\",\"ph\":\"C\",\"pid\":{pid},\"tid\":0"),
-            &format!(",\"ts\":{:?},\"args\":{values}", microseconds(at)),
-        )
+        change(over, none);
+        let begun = changes.partition_point(|(at, _)| *at <= self.window.from);
+        let (before, later) = changes.split_at(begun);
+        let TraceWindow { from, to } = self.window;
+        let first = before.last().map(|(_, batch)| (from, *batch));
+        let later = later.iter().copied().take_while(|(at, _)| *at <= to);
+        for (at, (decodes, prefills)) in first.into_iter().chain(later) {
+            let values = json!({"decode": decodes, "prefill": prefills});
+            self.event(
+                &format!("\"name\":\"batch\",\"ph\":\"C\",\"pid\":{pid},\"tid\":0"),
+                &format!(",\"ts\":{:?},\"args\":{values}", microseconds(at)),
+            )?;
+        }
+        Ok(())
     }
 }

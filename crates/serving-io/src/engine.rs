@@ -369,19 +369,15 @@ impl EngineOptions {
         let memory = self.size("gpu_memory")?.or(machine.map(|m| m.gpu.memory));
         let in_gib = memory.map_or(0.0, |m| m.get() / 1_073_741_824.0);
         let small = machine.is_some_and(|m| m.gpu.has_small_defaults());
-        config = config.with_gpu_defaults(in_gib, small, Usage::ApiServer);
-        let own = [
-            ("max_num_batched_tokens", config.max_num_batched_tokens),
-            ("max_num_seqs", config.max_num_seqs),
-        ];
-        let own = own.into_iter().filter(|(name, _)| self.get(name).is_none());
-        let own: Vec<String> = own.map(|(name, value)| format!("{name} {value}")).collect();
-        if memory.is_none() && !own.is_empty() {
-            notes.push(format!(
-                "{}: vLLM's own for a small GPU, as none is known",
-                own.join(" and ")
-            ));
+        let mut uncut = VllmConfig::new(num_blocks, u64::MAX).with_gpu_defaults(
+            in_gib,
+            small,
+            Usage::ApiServer,
+        );
+        if !config.enable_chunked_prefill {
+            uncut.max_num_batched_tokens = uncut.max_num_batched_tokens.max(max_model_len);
         }
+        config = config.with_gpu_defaults(in_gib, small, Usage::ApiServer);
         let seqs = self.count("max_num_seqs")?;
         if let Some(seqs) = seqs {
             config.max_num_seqs = seqs;
@@ -395,6 +391,7 @@ impl EngineOptions {
                 config.max_num_seqs = config.max_num_seqs.min(tokens);
             }
         }
+        notes.extend(self.own_limits(&config, &uncut, memory.is_some()));
         config.max_num_active_seqs = self.count("max_num_active_seqs")?;
         config.max_num_scheduled_tokens = self.count("max_num_scheduled_tokens")?;
         config.async_scheduling = self.switch("async_scheduling")?;
@@ -418,6 +415,36 @@ impl EngineOptions {
             config.policy = policy;
         }
         Ok(Resolved { config, notes })
+    }
+
+    /// The limits that are vLLM's own, where it has to be said: those of a GPU that is not known, and
+    /// those that another limit cuts.
+    fn own_limits(&self, config: &VllmConfig, uncut: &VllmConfig, known: bool) -> Vec<String> {
+        let gpu = if known { "" } else { " for a small GPU, as none is known," };
+        let (tokens, seqs) = (config.max_num_batched_tokens, config.max_num_seqs);
+        let of = [
+            ("max_num_batched_tokens", tokens, uncut.max_num_batched_tokens, {
+                format!("max_num_seqs {seqs} times max_model_len {}", config.max_model_len)
+            }),
+            ("max_num_seqs", seqs, uncut.max_num_seqs, format!("max_num_batched_tokens {tokens}")),
+        ];
+        let mut notes = Vec::new();
+        let mut kept = Vec::new();
+        for (name, value, own, by) in of {
+            if self.get(name).is_some() {
+                continue;
+            }
+            if value < own {
+                notes.push(format!("{name} {value}: vLLM's own{gpu} is {own}, cut to {by}"));
+            } else if !known {
+                kept.push(format!("{name} {value}"));
+            }
+        }
+        if !kept.is_empty() {
+            let kept = kept.join(" and ");
+            notes.push(format!("{kept}: vLLM's own for a small GPU, as none is known"));
+        }
+        notes
     }
 
     /// Blocks of the pool: given, or those of a memory, or those that a machine has room for.
@@ -655,6 +682,48 @@ mod tests {
             "no effect, as --kv-memory is given: --gpu-memory-utilization"
         );
         assert_eq!(notes("--num-kv-blocks 500"), "");
+        // 4 requests of 96 tokens are 384, less than the 8192 of an H100; a step of 100 tokens has
+        // room for a token of 100 requests.
+        assert_eq!(
+            notes("--num-kv-blocks 500 --max-num-seqs 4 --max-model-len 96"),
+            "max_num_batched_tokens 384: vLLM's own is 8192, cut to max_num_seqs 4 times \
+             max_model_len 96"
+        );
+        assert_eq!(
+            notes("--num-kv-blocks 500 --max-num-batched-tokens 100"),
+            "max_num_seqs 100: vLLM's own is 1024, cut to max_num_batched_tokens 100"
+        );
+    }
+
+    /// No note says a limit that the scheduler is not told.
+    #[test]
+    fn limits_of_no_gpu_are_those_that_hold() {
+        let resolved = |line: &str| {
+            let options = EngineOptions::from_command_line(line).unwrap();
+            let resolved = options.resolve(None).unwrap();
+            (resolved.config.max_num_batched_tokens, resolved.config.max_num_seqs, resolved.notes)
+        };
+        let given = "--num-kv-blocks 7 --max-model-len 96";
+        let (tokens, seqs, notes) = resolved(&format!("{given} --max-num-seqs 4"));
+        assert_eq!((tokens, seqs), (384, 4));
+        assert_eq!(
+            notes,
+            [
+                "max_num_batched_tokens 384: vLLM's own for a small GPU, as none is known, is 2048, cut \
+              to max_num_seqs 4 times max_model_len 96"
+            ]
+        );
+        let (tokens, seqs, notes) = resolved(given);
+        assert_eq!((tokens, seqs), (2048, 256));
+        assert_eq!(
+            notes,
+            [
+                "max_num_batched_tokens 2048 and max_num_seqs 256: vLLM's own for a small GPU, as none \
+              is known"
+            ]
+        );
+        let (tokens, _, notes) = resolved(&format!("{given} --enable-chunked-prefill=false"));
+        assert_eq!((tokens, notes.len()), (2048, 1), "{notes:?}");
     }
 
     /// A cache of one byte an element holds twice the tokens: 2 · 32 · 8 · 128 = 64 KiB each.

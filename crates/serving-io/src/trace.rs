@@ -51,7 +51,7 @@ use jiff::{SignedDuration, Timestamp};
 use sched_sim::Workload;
 
 pub use map::TraceMap;
-pub use profile::TraceProfile;
+pub use profile::{TraceProfile, shared_prefix};
 pub use slice::Slice;
 pub use write::write_request;
 

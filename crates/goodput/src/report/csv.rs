@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use metrics_core::format;
-use metrics_core::report::Report;
+use metrics_core::report::{Answer, Report, Target};
 use metrics_core::units::Quantity;
 
 use super::Reported;
@@ -29,6 +29,24 @@ impl Row {
     fn plain(name: &str, value: Option<f64>, n: Option<u64>) -> Self {
         Self { name: name.to_owned(), value, low: None, high: None, n }
     }
+}
+
+/// What was observed of a target, and whether that says that it holds: 1, 0, or nothing where the
+/// interval leaves it open.
+fn target(t: &Target) -> [Row; 2] {
+    let interval = t.interval.as_ref().ok();
+    let n = interval.map(|i| i.samples);
+    let holds = match t.answer {
+        Answer::Holds => Some(1.0),
+        Answer::Missed => Some(0.0),
+        Answer::Indeterminate => None,
+    };
+    let name = format!("target {}", t.slo);
+    let (low, high) = interval.map_or((None, None), |i| (i.low, i.high));
+    [
+        Row { name, value: t.observed, low, high, n },
+        Row::plain(&format!("target_holds {}", t.slo), holds, n),
+    ]
 }
 
 /// Every figure of a report in the order of the layers.
@@ -87,6 +105,7 @@ fn rows(report: &Report) -> Vec<Row> {
             ));
         }
     }
+    rows.extend(report.goodput.iter().flat_map(|g| &g.targets).flat_map(target));
     let n = Some(report.in_flight_n);
     rows.push(Row::plain("in_flight_mean", report.in_flight_mean().map(Quantity::number), n));
     let peak = report.in_flight.map(|x| x.peak as f64);

@@ -3,11 +3,12 @@
 use metrics_core::format;
 use metrics_core::slo::Latency;
 use sched_sim::ledger::{Account, Accounts, Ledger, Tail};
+use sched_sim::{KvStatistics, RunStatistics};
 use serde_json::{Map, Value, json};
 use serving_io::policy::{PolicyRule, caches_prefixes};
 
 use super::render::{given, percentile};
-use super::{Overload, Setting, Simulated};
+use super::{Setting, Simulated};
 use crate::report::text as report_text;
 
 /// The percentile that is compared, and its place among those of a report.
@@ -171,6 +172,15 @@ fn of<'k>(key: &'k [(&'static str, String)], name: &str) -> Option<&'k str> {
     key.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str())
 }
 
+/// Whether the KV cache of a run let nobody wait and lost nothing, so that no limit would do the same.
+fn kv_is_ample(s: &RunStatistics) -> bool {
+    let of = |kv: &KvStatistics| {
+        let c = &kv.counters;
+        kv.preemptions == 0 && c.failed_allocations == 0 && c.refilled_blocks == 0
+    };
+    s.refused.never_fits == 0 && s.kv.as_ref().is_none_or(of)
+}
+
 /// Whether a run of vllm-v1, which has options of its own kind, differs from runs that share `key` in
 /// nothing but its policy; `caching`: whether they keep prefixes, if that can be said of any of them.
 fn stands_beside(run: &Simulated, key: &[(&'static str, String)], caching: Option<bool>) -> bool {
@@ -181,7 +191,6 @@ fn stands_beside(run: &Simulated, key: &[(&'static str, String)], caching: Optio
     let same = |name: &str| !in_its_words.contains(&name) && name != "max_num_seqs";
     let own: Vec<_> = shared(s).into_iter().filter(|(name, _)| same(name)).collect();
     let theirs = key.iter().filter(|(name, _)| same(name));
-    let given = |names: &[&str]| s.engine.given().iter().any(|(n, _)| names.contains(n));
     let pool = config.num_blocks.to_string();
     let usable = config.num_blocks.saturating_sub(1).to_string();
     let blocks = match of(key, "kv_blocks") {
@@ -190,7 +199,7 @@ fn stands_beside(run: &Simulated, key: &[(&'static str, String)], caching: Optio
             let size = of(key, "block_size").unwrap_or("16");
             (blocks == pool || blocks == usable) && size == config.block_size.to_string()
         }
-        None => !given(&["num_kv_blocks", "kv_memory"]),
+        None => kv_is_ample(&run.statistics),
     };
     let order = if s.by_priority() { "priority" } else { "fcfs" };
     own.iter().eq(theirs)
@@ -236,7 +245,7 @@ pub fn explained(runs: &[Simulated]) -> Vec<Explained<'_>> {
             let Some(rule) = PolicyRule::of(&setting.policy) else { continue };
             let spent = simulated.spent.as_ref();
             let label = String::new();
-            let overloaded = simulated.overload.is_some_and(|o| !matches!(o, Overload::Users(_)));
+            let overloaded = simulated.is_overloaded();
             let entry = Entry { run, label, setting, tpot, ttft, spent, overloaded };
             match policies.iter_mut().find(|p| p.rule.name == rule.name) {
                 Some(policy) => policy.entries.push(entry),

@@ -6,6 +6,8 @@ use anyhow::{Result, anyhow, bail};
 use metrics_core::grammar;
 use sched_sim::workload::{ArrivalLaw, Delay, Lengths, Sessions, SystemPrompts, WorkloadSpec};
 
+use super::Setting;
+
 /// Flags of a generated workload; each replaces what a scenario says.
 #[derive(clap::Args, Debug, Default)]
 #[command(next_help_heading = "Generated requests, where not given as in the scenario")]
@@ -60,6 +62,12 @@ impl GeneratorArguments {
             ("--turns", self.turns.is_some()),
             ("--seed", self.seed.is_some()),
         ];
+        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// A flag that says when requests arrive, if any was given.
+    pub fn arrival(&self) -> Option<&'static str> {
+        let flags = [("--rate", self.rate.is_some()), ("--arrivals", self.arrivals.is_some())];
         flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
@@ -126,7 +134,29 @@ impl GeneratorArguments {
 
 /// What is drawn, in words: arrivals, lengths, and what else there is.
 pub fn described(spec: &WorkloadSpec) -> String {
-    let mut text = format!("{}/s {}", spec.rate_per_s, spec.arrivals);
+    said_of(spec, format!("{}/s {}", spec.rate_per_s, spec.arrivals))
+}
+
+/// What is drawn for these settings: users have no rate, and ask when they have their answers.
+pub(super) fn drawn_for<'a>(
+    spec: &WorkloadSpec,
+    settings: impl Iterator<Item = &'a Setting>,
+) -> String {
+    let arrivals = format!("{}/s {}", spec.rate_per_s, spec.arrivals);
+    let users: Vec<bool> = settings.map(|s| s.users.is_some()).collect();
+    said_of(
+        spec,
+        match (users.contains(&true), users.contains(&false)) {
+            (true, false) => "when users ask, at no rate".to_owned(),
+            (true, true) => format!("{arrivals}, or when users ask"),
+            (false, _) => arrivals,
+        },
+    )
+}
+
+/// What is drawn, with arrivals in these words.
+fn said_of(spec: &WorkloadSpec, arrivals: String) -> String {
+    let mut text = arrivals;
     match &spec.lengths {
         Lengths::Independent { input, output } => {
             text.push_str(&format!("; input {input}; output {output}"));

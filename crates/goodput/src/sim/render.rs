@@ -65,9 +65,13 @@ fn settings(s: &Setting) -> [(&'static str, String); 17] {
     ]
 }
 
-/// Name and value of a setting, as a file has them.
-pub(super) fn run_settings(s: &Setting) -> Vec<(&'static str, String)> {
-    settings(s).into_iter().collect()
+/// What the setting of a run is, with the batch limit that it had.
+pub(super) fn settings_of(run: &Simulated) -> [(&'static str, String); 17] {
+    let mut settings = settings(&run.setting);
+    if let Some((_, limit)) = settings.iter_mut().find(|(name, _)| *name == "max_num_seqs") {
+        *limit = run.statistics.max_num_seqs.to_string();
+    }
+    settings
 }
 
 /// What each setting is called beside the others: its name, or in what it differs.
@@ -324,10 +328,16 @@ fn head(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(run) = answer.runs.first() {
         writeln!(text, "{}{}", format::things(run.requests as u64, "request"), seed(answer))?;
     }
-    match &answer.drawn {
-        Some(spec) => line(text, "drawn", &generate::described(spec)),
+    match drawn(answer) {
+        Some(drawn) => line(text, "drawn", &drawn),
         None => Ok(()),
     }
+}
+
+/// What is drawn for the settings of an answer, if the requests are drawn.
+fn drawn(answer: &Answer) -> Option<String> {
+    let settings = answer.runs.iter().map(|r| &r.setting);
+    answer.drawn.as_ref().map(|spec| generate::drawn_for(spec, settings))
 }
 
 /// The seed behind the number of requests, if they are drawn.
@@ -338,7 +348,7 @@ fn seed(answer: &Answer) -> String {
 fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     let mut text = String::new();
     head(&mut text, answer)?;
-    let of: Vec<String> = settings(&run.setting)
+    let of: Vec<String> = settings_of(run)
         .iter()
         .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
         .filter(|(k, v)| *k != "replicas" || v != "1")
@@ -438,8 +448,33 @@ fn findings(text: &mut String, run: &Simulated) -> Result<()> {
     Ok(())
 }
 
+/// The runs of a row of a table, with the name of the row.
+pub(super) type Named<'a> = (&'a str, Vec<&'a Simulated>);
+
+/// In which rows some runs are, with how many of each that has several; nothing where all are.
+fn which(rows: &[Named<'_>], is: impl Fn(&Simulated) -> bool) -> String {
+    let counted = rows.iter().map(|(name, runs)| {
+        let n = runs.iter().filter(|run| is(run)).count();
+        (*name, n, runs.len())
+    });
+    let counted: Vec<(&str, usize, usize)> = counted.collect();
+    if counted.len() < 2 || counted.iter().all(|(_, n, of)| n == of) {
+        return String::new();
+    }
+    let some = counted.into_iter().filter(|(_, n, _)| 0 < *n);
+    let some: Vec<String> = some
+        .map(
+            |(name, n, of)| {
+                if of == 1 { name.to_owned() } else { format!("{name} in {n} of {of}") }
+            },
+        )
+        .collect();
+    format!(" ({})", few(&some.iter().map(String::as_str).collect::<Vec<_>>()))
+}
+
 /// The findings of several runs, one line a check.
-pub(super) fn findings_of_all(text: &mut String, runs: &[&Simulated]) -> Result<()> {
+pub(super) fn findings_of_all(text: &mut String, rows: &[Named<'_>]) -> Result<()> {
+    let runs: Vec<&Simulated> = rows.iter().flat_map(|(_, runs)| runs).copied().collect();
     // The first of each check stands for the others, since a title does not say what was found.
     let mut checks: Vec<(&Finding, usize)> = Vec::new();
     for finding in runs.iter().flat_map(|r| &r.findings).filter(|f| Level::Note < f.level) {
@@ -453,9 +488,10 @@ pub(super) fn findings_of_all(text: &mut String, runs: &[&Simulated]) -> Result<
         let lead = if i == 0 { "\n" } else { "" };
         let of = runs.len();
         let (id, title) = (first.check.id, first.check.title.en);
-        let which = if *n == 1 { "" } else { "the first: " };
         let says = output::one_line(&first.says);
-        writeln!(text, "{lead}{id} in {n} of {of} runs: {title} ({which}{says})")?;
+        let first = if *n == 1 { "" } else { "the first: " };
+        let rows = which(rows, |run| run.findings.iter().any(|f| f.check.id == id));
+        writeln!(text, "{lead}{id} in {n} of {of} runs{rows}: {title} ({first}{says})")?;
     }
     Ok(())
 }
@@ -712,9 +748,9 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     let names: Vec<&str> = answer
         .runs
         .first()
-        .map(|r| settings(&r.setting).iter().map(|(k, _)| *k).collect())
+        .map(|r| settings_of(r).iter().map(|(k, _)| *k).collect())
         .unwrap_or_default();
-    let all: Vec<_> = answer.runs.iter().map(|r| settings(&r.setting)).collect();
+    let all: Vec<_> = answer.runs.iter().map(settings_of).collect();
     // Of the options given to a policy, those that all runs share are not repeated in each row.
     let mut all = all;
     for (run, set) in answer.runs.iter().zip(&mut all) {
@@ -733,7 +769,7 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
         header.push(h.to_owned());
     }
     if with_slo {
-        header.extend(["goodput req/s".to_owned(), "ratio".to_owned()]);
+        header.extend(["goodput req/s".to_owned(), "attainment".to_owned()]);
     }
     let has_targets = |r: &Simulated| {
         r.report.as_ref().and_then(|r| r.goodput.as_ref()).is_some_and(|g| !g.targets.is_empty())
@@ -751,6 +787,11 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
     let lost: Vec<Lost> =
         LOST.into_iter().filter(|(_, of)| answer.runs.iter().any(|r| 0 < of(r))).collect();
     header.extend(lost.iter().map(|(name, _)| (*name).to_owned()));
+    let hits = |r: &Simulated| r.statistics.kv.and_then(|kv| kv.hit_rate());
+    let with_hits = answer.runs.iter().any(|r| hits(r).is_some_and(|rate| 0.0 < rate));
+    if with_hits {
+        header.push("hit rate".to_owned());
+    }
     header.extend(["batch by time".to_owned(), "load".to_owned()]);
     let rows = answer
         .runs
@@ -774,7 +815,8 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
             if with_slo {
                 let g = report.and_then(|r| r.goodput.as_ref());
                 row.push(rate(g.and_then(|g| g.rate).map(Quantity::number)));
-                row.push(g.and_then(|g| g.ratio).map_or("-".to_owned(), format::percent));
+                // Not the ratio, which has only the completed for its base: who is lost is a miss.
+                row.push(g.and_then(|g| g.attainment).map_or("-".to_owned(), format::percent));
             }
             if with_targets {
                 let g = report.and_then(|r| r.goodput.as_ref());
@@ -787,6 +829,9 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
                 row.push(format!("{of} of {}", run.statistics.injected));
             }
             row.extend(lost.iter().map(|(_, of)| of(run).to_string()));
+            if with_hits {
+                row.push(hits(run).map_or("-".to_owned(), format::percent));
+            }
             row.push(run.statistics.utilization_by_time().map_or("-".to_owned(), format::percent));
             let mark = match (run.overload, level(run)) {
                 (Some(Overload::Users(_)), _) => " saturated",
@@ -807,8 +852,8 @@ fn common(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(first) = answer.runs.first() {
         let requests = format::things(first.requests as u64, "request");
         line(text, "workload", &format!("{requests}{}", seed(answer)))?;
-        if let Some(spec) = &answer.drawn {
-            line(text, "drawn", &generate::described(spec))?;
+        if let Some(drawn) = drawn(answer) {
+            line(text, "drawn", &drawn)?;
         }
         let settings: Vec<&Setting> = answer.runs.iter().map(|r| &r.setting).collect();
         if let Some(shared) = shared(&settings, false) {
@@ -890,11 +935,12 @@ pub(super) fn load_warnings(text: &mut String, runs: &[&Simulated]) -> Result<()
 }
 
 /// That some runs were cut, and what they lack.
-pub(super) fn truncation_of_all(text: &mut String, runs: &[&Simulated]) -> Result<()> {
-    let n = runs.iter().filter(|r| r.is_truncated()).count();
+pub(super) fn truncation_of_all(text: &mut String, rows: &[Named<'_>]) -> Result<()> {
+    let runs = || rows.iter().flat_map(|(_, runs)| runs);
+    let n = runs().filter(|r| r.is_truncated()).count();
     if 0 < n {
-        let of = runs.len();
-        writeln!(text, "\nTruncated runs have no throughput and no goodput: {n} of {of}.")?;
+        let (of, rows) = (runs().count(), which(rows, Simulated::is_truncated));
+        writeln!(text, "\nTruncated runs have no throughput and no goodput: {n} of {of}{rows}.")?;
     }
     Ok(())
 }
@@ -926,8 +972,10 @@ fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
             said.push(remark);
         }
     }
-    truncation_of_all(text, &runs)?;
-    findings_of_all(text, &runs)
+    let named: Vec<Named<'_>> =
+        names.iter().zip(&answer.runs).map(|(name, run)| (name.as_str(), vec![run])).collect();
+    truncation_of_all(text, &named)?;
+    findings_of_all(text, &named)
 }
 
 fn sweep(answer: &Answer) -> Result<String> {
@@ -967,7 +1015,7 @@ fn json_of(answer: &Answer) -> Result<String> {
         "kind": "goodput-simulation",
         "workload": answer.title,
         "seed": answer.drawn.as_ref().map(|spec| spec.seed),
-        "drawn": answer.drawn.as_ref().map(generate::described),
+        "drawn": drawn(answer),
         "notes": notes,
         "runs": runs,
     });
@@ -979,27 +1027,81 @@ fn json_of(answer: &Answer) -> Result<String> {
     output::json_text(&json)
 }
 
-fn run_json(answer: &Answer, run: &Simulated) -> Value {
-    let s = &run.statistics;
-    let mut map = Map::new();
-    map.insert("variant".to_owned(), json!(run.setting.name));
-    map.insert("policy".to_owned(), json!(run.setting.policy));
-    map.insert("max_num_seqs".to_owned(), json!(s.max_num_seqs));
-    let chunk = (run.setting.chunk > 0).then_some(run.setting.chunk);
+/// What a setting is, as data: numbers are numbers, and times are seconds.
+pub(super) fn setting_json(map: &mut Map<String, Value>, run: &Simulated) {
+    let setting = &run.setting;
+    map.insert("variant".to_owned(), json!(setting.name));
+    map.insert("policy".to_owned(), json!(setting.policy));
+    map.insert("max_num_seqs".to_owned(), json!(run.statistics.max_num_seqs));
+    let chunk = (setting.chunk > 0).then_some(setting.chunk);
     map.insert("chunk_tokens".to_owned(), json!(chunk));
     if let Some(c) = &run.config {
         map.insert("engine".to_owned(), engine_json(c));
     }
-    if !run.setting.server.given().is_empty() {
+    if !setting.server.given().is_empty() {
         let number = |v: String| v.parse::<u64>().map_or_else(|_| json!(v), |n| json!(n));
-        let given = run.setting.server.given().into_iter();
+        let given = setting.server.given().into_iter();
         let given = given.map(|(k, v)| (k.to_owned(), number(v)));
         map.insert("server".to_owned(), Value::Object(given.collect()));
     }
+    map.insert("rate_scale".to_owned(), json!(setting.rate_scale.factor()));
+    if let Some(users) = setting.users {
+        map.insert("users".to_owned(), json!(users));
+        map.insert("think".to_owned(), json!(setting.think.to_string()));
+    }
+    for (name, time) in setting.clients() {
+        map.insert(format!("{name}_s"), json!(time.seconds()));
+    }
+    for (name, cut) in setting.left_out() {
+        map.insert(name.to_owned(), json!(cut.to_string()));
+    }
+    map.insert("step_time".to_owned(), json!(step_time_name(&setting.step_time)));
+    map.insert("slo".to_owned(), json!(setting.slo.to_string()));
+}
+
+/// What a run came to beside its latencies and rates: the books of its requests, and its steps.
+fn simulation(answer: &Answer, s: &RunStatistics) -> Map<String, Value> {
+    let refused = s.refused.by_reason().into_iter();
+    let refused: Map<String, Value> = refused.map(|(why, n)| (why.to_owned(), json!(n))).collect();
+    let all = [
+        ("injected", json!(s.injected)),
+        ("completed", json!(s.completed)),
+        ("running", json!(s.running)),
+        ("queued", json!(s.queued)),
+        ("rejected_requests", json!(s.rejected)),
+        ("timed_out_requests", json!(s.timed_out)),
+        ("cancelled_requests", json!(s.cancelled)),
+        ("rejected_by_reason", Value::Object(refused)),
+        ("steps", json!(s.steps)),
+        ("event_steps", json!(s.event_steps)),
+        ("busy_share", json!(s.busy_share())),
+        ("batch_utilization_by_steps", json!(s.utilization_by_steps())),
+        ("batch_utilization_by_time", json!(s.utilization_by_time())),
+        ("in_system_mean", json!(s.mean_in_system())),
+        ("in_service_mean", json!(s.mean_in_service())),
+        ("waiting_mean", json!(s.mean_waiting())),
+        ("in_prefill_mean", json!(s.mean_in_prefill())),
+        ("in_decode_mean", json!(s.mean_in_decode())),
+        ("held_back_mean", json!(s.mean_held_back())),
+        ("prefill_decode_ratio", json!(s.prefill_decode_ratio())),
+        ("kv_held_tokens_mean", json!(s.kv_held_bytes_per_step(1))),
+        ("kv_held_tokens_max", json!(s.kv_held_max)),
+        (
+            "kv_held_bytes_mean",
+            json!(answer.kv_bytes_per_token.and_then(|b| s.kv_held_bytes_per_step(b))),
+        ),
+        ("littles_law_holds_exactly", json!(s.littles_law_holds())),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn run_json(answer: &Answer, run: &Simulated) -> Value {
+    let s = &run.statistics;
+    let mut map = Map::new();
+    setting_json(&mut map, run);
     if run.config.is_some() || !run.remarks.is_empty() {
         map.insert("remarks".to_owned(), json!(run.remarks));
     }
-    map.insert("rate_scale".to_owned(), json!(run.setting.rate_scale.factor()));
     if run.setting.replicas > 1 {
         let fleet = served::replicas_json(run.setting.router, &run.each);
         map.insert("fleet".to_owned(), fleet);
@@ -1007,21 +1109,11 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     if let Some(pools) = &run.setting.pools {
         map.insert("disaggregation".to_owned(), pools::json(pools, run, load_json));
     }
-    if let Some(users) = run.setting.users {
-        map.insert("users".to_owned(), json!(users));
-    }
-    for (name, time) in run.setting.clients() {
-        map.insert(format!("{name}_s"), json!(time.seconds()));
-    }
-    for (name, cut) in run.setting.left_out() {
-        map.insert(name.to_owned(), json!(cut.to_string()));
-    }
     if let Some(tail) = &run.tail {
         map.insert("tail".to_owned(), tail.json());
     }
-    map.insert("step_time".to_owned(), json!(step_time_name(&run.setting.step_time)));
-    map.insert("slo".to_owned(), json!(run.setting.slo.to_string()));
     map.insert("truncated".to_owned(), json!(run.end.is_truncated()));
+    map.insert("overloaded".to_owned(), json!(run.is_overloaded()));
     // With a KV cache they stand there.
     for (key, n) in [("rejected_requests", s.rejected), ("timed_out_requests", s.timed_out)] {
         if s.kv.is_none() && n > 0 {
@@ -1041,37 +1133,7 @@ fn run_json(answer: &Answer, run: &Simulated) -> Value {
     if let (Some(why), Some(latency)) = (no_itl(run), map.get_mut("latency")) {
         latency["itl"] = json!({ "n": 0, "none_because": why });
     }
-    map.insert(
-        "simulation".to_owned(),
-        json!({
-            "injected": s.injected,
-            "completed": s.completed,
-            "running": s.running,
-            "queued": s.queued,
-            "rejected_by_reason": s
-                .refused
-                .by_reason()
-                .into_iter()
-                .map(|(why, n)| (why.to_owned(), json!(n)))
-                .collect::<Map<String, Value>>(),
-            "steps": s.steps,
-            "event_steps": s.event_steps,
-            "busy_share": s.busy_share(),
-            "batch_utilization_by_steps": s.utilization_by_steps(),
-            "batch_utilization_by_time": s.utilization_by_time(),
-            "in_system_mean": s.mean_in_system(),
-            "in_service_mean": s.mean_in_service(),
-            "waiting_mean": s.mean_waiting(),
-            "in_prefill_mean": s.mean_in_prefill(),
-            "in_decode_mean": s.mean_in_decode(),
-            "held_back_mean": s.mean_held_back(),
-            "prefill_decode_ratio": s.prefill_decode_ratio(),
-            "kv_held_tokens_mean": s.kv_held_bytes_per_step(1),
-            "kv_held_tokens_max": s.kv_held_max,
-            "kv_held_bytes_mean": answer.kv_bytes_per_token.and_then(|b| s.kv_held_bytes_per_step(b)),
-            "littles_law_holds_exactly": s.littles_law_holds(),
-        }),
-    );
+    map.insert("simulation".to_owned(), Value::Object(simulation(answer, s)));
     if let Some(kv) = &s.kv {
         map.insert("kv_cache".to_owned(), kv_json(s, kv, run.config.is_some()));
     }
@@ -1160,26 +1222,60 @@ fn measured_figures(run: &Simulated) -> Vec<(&'static str, Option<f64>)> {
     ]
 }
 
+/// Name and value of what a run came to, as [`simulation`] has it.
+fn simulation_figures(answer: &Answer, run: &Simulated) -> Vec<(String, Option<f64>)> {
+    let number = |value: &Value| value.as_f64().or(value.as_bool().map(f64::from));
+    let mut figures = Vec::new();
+    for (name, value) in simulation(answer, &run.statistics) {
+        match value {
+            Value::Object(parts) => {
+                // Each reason is a figure of its own.
+                let why = |part: &str| format!("rejected_{part}_requests");
+                figures.extend(parts.iter().map(|(part, n)| (why(part), number(n))));
+            }
+            value => figures.push((name, number(&value))),
+        }
+    }
+    figures
+}
+
+/// What is to be said of a run, in words.
+fn said_figures(run: &Simulated) -> Vec<(String, String)> {
+    let findings = run.findings.iter();
+    let findings =
+        findings.map(|f| (format!("finding_{}_{}", f.check.id, f.level.name()), &f.says));
+    let remarks = run.remarks.iter().map(|says| ("remark".to_owned(), says));
+    let beyond = run.beyond.iter().map(|says| ("outside_of_step_time_range".to_owned(), says));
+    let all = beyond.chain(remarks).chain(findings);
+    let mut said: Vec<(String, String)> =
+        all.map(|(name, says)| (name, output::one_line(says))).collect();
+    said.push(("verdict".to_owned(), run.verdict.to_string()));
+    said
+}
+
 fn csv_of(answer: &Answer) -> Result<String> {
     let mut rows = Vec::new();
     for run in &answer.runs {
-        let of: Vec<String> = settings(&run.setting).into_iter().map(|(_, v)| v).collect();
+        let of: Vec<String> = settings_of(run).into_iter().map(|(_, v)| v).collect();
         for cells in run.report.iter().flat_map(csv::cells) {
             rows.push(of.iter().cloned().chain(cells).collect());
         }
-        for (name, value) in [
+        let named = |(name, value): (&str, Option<f64>)| (name.to_owned(), value);
+        let loads = [
             ("rho", run.load.rho()),
             ("relative_to_saturation", run.load.relative()),
-            ("batch_utilization_by_steps", run.statistics.utilization_by_steps()),
-            ("batch_utilization_by_time", run.statistics.utilization_by_time()),
-            ("steps", Some(run.statistics.steps as f64)),
-        ]
-        .into_iter()
-        .chain(kv_figures(&run.statistics))
-        .chain(measured_figures(run))
-        {
-            let value = value.map(|x| x.to_string()).unwrap_or_default();
-            let rest = [name.to_owned(), value, String::new(), String::new(), String::new()];
+            ("truncated", Some(f64::from(run.end.is_truncated()))),
+            ("overloaded", Some(f64::from(run.is_overloaded()))),
+        ];
+        let figures = loads
+            .into_iter()
+            .map(named)
+            .chain(simulation_figures(answer, run))
+            .chain(kv_figures(&run.statistics).into_iter().map(named))
+            .chain(measured_figures(run).into_iter().map(named))
+            .map(|(name, value)| (name, value.map(|x| x.to_string()).unwrap_or_default()));
+        for (name, value) in figures.chain(said_figures(run)) {
+            let rest = [name, value, String::new(), String::new(), String::new()];
             rows.push(of.iter().cloned().chain(rest).collect());
         }
     }

@@ -5,103 +5,19 @@ use std::ops::RangeInclusive;
 use anyhow::{Result, bail};
 use metrics_core::format;
 use metrics_core::interval::{Interval, difference_paired, mean_independent};
-use metrics_core::report::Report;
 use metrics_core::summary::Summary;
-use metrics_core::units::Quantity;
 use metrics_core::validity::Level;
 use rayon::prelude::*;
 use sched_sim::workload::WorkloadSpec;
 use serde_json::{Map, Value, json};
 
-use super::render::{self, run_settings};
+use super::columns::{Column, columns};
+use super::render::{self, Named, settings_of};
 use super::saturation::Saturation;
-use super::{Arguments, Overload, Setting, Simulated, Source, generate, in_parallel, simulate};
+use super::targets::{self, OverSeeds};
+use super::{Arguments, Setting, Simulated, Source, generate, in_parallel, simulate};
 use crate::output::{self, Format};
-use crate::report::{finding_json, text as report_text};
-
-/// A figure of a run.
-struct Column {
-    title: &'static str,
-    /// With its unit at the end.
-    key: &'static str,
-    value: fn(&Simulated) -> Option<f64>,
-}
-
-/// A percentile of a latency in seconds.
-fn latency(run: &Simulated, name: &str, p: f64) -> Option<f64> {
-    let latency = run.report.as_ref()?.latency.iter().find(|d| d.name == name)?;
-    let percentiles = &latency.figures.as_ref()?.percentiles;
-    percentiles.iter().find(|f| f.p == Some(p)).map(|f| f.value)
-}
-
-fn report(run: &Simulated) -> Option<&Report> {
-    run.report.as_ref()
-}
-
-static COLUMNS: [Column; 14] = [
-    Column { title: "TTFT p50", key: "ttft_p50_s", value: |r| latency(r, "ttft", 0.5) },
-    Column { title: "TTFT p99", key: "ttft_p99_s", value: |r| latency(r, "ttft", 0.99) },
-    Column { title: "TPOT p50", key: "tpot_p50_s", value: |r| latency(r, "tpot", 0.5) },
-    Column { title: "TPOT p99", key: "tpot_p99_s", value: |r| latency(r, "tpot", 0.99) },
-    Column { title: "E2E p99", key: "e2e_p99_s", value: |r| latency(r, "e2e", 0.99) },
-    Column {
-        title: "req/s",
-        key: "requests_per_s",
-        value: |r| report(r)?.throughput.requests.map(Quantity::number),
-    },
-    Column {
-        title: "tok/s",
-        key: "output_tokens_per_s",
-        value: |r| report(r)?.throughput.output.map(Quantity::number),
-    },
-    Column {
-        title: "goodput",
-        key: "goodput_requests_per_s",
-        value: |r| report(r)?.goodput.as_ref()?.rate.map(Quantity::number),
-    },
-    Column {
-        title: "attainment",
-        key: "slo_attainment",
-        value: |r| report(r)?.goodput.as_ref()?.attainment,
-    },
-    // Who gets no answer is in no latency, nor in a share of what is completed.
-    count("refused", "rejected_requests", |r| Some(r.statistics.rejected as f64)),
-    count("cancelled", "cancelled_requests", |r| Some(r.statistics.cancelled as f64)),
-    count("timed out", "timed_out_requests", |r| Some(r.statistics.timed_out as f64)),
-    count("left at the end", "unfinished_requests", |r| {
-        Some((r.statistics.running + r.statistics.queued) as f64)
-    }),
-    Column { title: "load", key: "relative_to_saturation", value: |r| r.load.relative() },
-];
-
-const fn count(
-    title: &'static str,
-    key: &'static str,
-    value: fn(&Simulated) -> Option<f64>,
-) -> Column {
-    Column { title, key, value }
-}
-
-impl Column {
-    /// Whether it counts requests of the whole run that got no answer.
-    fn is_count(&self) -> bool {
-        self.key.ends_with("_requests")
-    }
-
-    fn is_time(&self) -> bool {
-        self.key.ends_with("p50_s") || self.key.ends_with("p99_s")
-    }
-
-    fn shown(&self, x: f64) -> String {
-        let sign = if x < 0.0 { "-" } else { "" };
-        let x = x.abs();
-        match self.key {
-            _ if self.is_time() => format!("{sign}{}", report_text::time(x)),
-            "slo_attainment" => format!("{sign}{}", format::percent(x)),
-            _ => format!("{sign}{}", format::rate(x)),
-        }
-    }
-}
+use crate::report::finding_json;
 
 /// One setting with its run under each seed.
 struct Replicated {
@@ -119,14 +35,13 @@ type Cell = Option<Interval>;
 
 impl Replicated {
     /// A column, if every seed has it.
-    fn column(&self, i: usize) -> Option<Vec<f64>> {
-        let column = COLUMNS.get(i)?;
-        self.runs.iter().map(|run| (column.value)(run)).collect()
+    fn column(&self, column: &Column) -> Option<Vec<f64>> {
+        self.runs.iter().map(|run| column.value(run)).collect()
     }
 
     /// How many requests of each seed were left out at the start and measured, if some were left out.
     fn measured(&self) -> impl Iterator<Item = (u64, u64)> + Clone {
-        let measured = self.runs.iter().filter_map(|run| report(run)?.measured);
+        let measured = self.runs.iter().filter_map(|run| run.report.as_ref()?.measured);
         measured.map(|m| (m.from as u64, m.requests()))
     }
 }
@@ -183,27 +98,28 @@ pub fn run(
     };
     let all = replicated(arguments, source, spec, settings, spec.seed..=last)?;
     let confidence = arguments.objectives.confidence()?;
-    let mean = |r: &Replicated, i: usize| -> Cell {
-        let summary = Summary::new(r.column(i)?).ok()?;
+    let mean = |r: &Replicated, column: &Column| -> Cell {
+        let summary = Summary::new(r.column(column)?).ok()?;
         mean_independent(&summary, confidence).ok()
     };
-    let difference = |a: &Replicated, b: &Replicated, i: usize| -> Cell {
-        difference_paired(&a.column(i)?, &b.column(i)?, confidence).ok()
+    let difference = |a: &Replicated, b: &Replicated, column: &Column| -> Cell {
+        difference_paired(&a.column(column)?, &b.column(column)?, confidence).ok()
     };
     let settings: Vec<&Setting> = all.iter().map(|r| &r.setting).collect();
     let names = render::varying(&settings);
-    let rows = |cell: &dyn Fn(&Replicated, usize) -> Cell, from: usize| -> Vec<Row<'_>> {
+    let rows = |cell: &dyn Fn(&Replicated, &Column) -> Cell, from: usize| -> Vec<Row<'_>> {
         let rows = all.iter().zip(&names).skip(from);
         rows.map(|(r, name)| Row {
             name: name.clone(),
             of: r,
-            cells: COLUMNS.iter().enumerate().map(|(i, c)| (c, cell(r, i))).collect(),
+            cells: columns().map(|c| (c, cell(r, c))).collect(),
+            targets: OverSeeds::all(&r.runs, confidence),
         })
         .collect()
     };
     let means = rows(&mean, 0);
     let differences = match all.first() {
-        Some(first) => rows(&|r, i| difference(first, r, i), 1),
+        Some(first) => rows(&|r, column| difference(first, r, column), 1),
         None => Vec::new(),
     };
     let measured = || all.iter().flat_map(Replicated::measured);
@@ -230,7 +146,7 @@ pub fn run(
             cuts + &each.unwrap_or_default()
         }),
         said: said(&settings),
-        drawn: generate::described(spec),
+        drawn: generate::drawn_for(spec, settings.iter().copied()),
         requests: spec.requests,
         seeds: (spec.seed, last),
         confidence: confidence.get(),
@@ -252,6 +168,8 @@ struct Row<'a> {
     name: String,
     of: &'a Replicated,
     cells: Vec<(&'static Column, Cell)>,
+    /// What all its seeds say of its targets.
+    targets: Vec<OverSeeds>,
 }
 
 /// What all runs share.
@@ -283,7 +201,7 @@ fn said(settings: &[&Setting]) -> Vec<String> {
 }
 
 /// The middle of an interval and half of its width.
-fn middle(i: &Interval) -> Option<(f64, f64)> {
+pub(super) fn middle(i: &Interval) -> Option<(f64, f64)> {
     let (low, high) = (i.low?, i.high?);
     Some((low + (high - low) / 2.0, (high - low) / 2.0))
 }
@@ -320,48 +238,40 @@ fn text(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>], md: bool) -
         out.push_str(&format!("{lead}{bullet}{label}{content}\n"));
     }
     // What no run has, and counts that are 0 everywhere, have no column here.
-    let has = |i: usize, column: &Column| {
-        let mut values = means.iter().flat_map(|r| &r.of.runs).filter_map(|r| (column.value)(r));
-        if column.is_count() {
-            values.any(|n| 0.0 < n)
-        } else {
-            means.iter().any(|r| r.of.column(i).is_some())
-        }
+    let has = |column: &Column| {
+        let runs = means.iter().flat_map(|r| &r.of.runs);
+        column.is_shown(runs, means.iter().any(|r| r.of.column(column).is_some()))
     };
-    let shown: Vec<usize> =
-        COLUMNS.iter().enumerate().filter(|(i, c)| has(*i, c)).map(|(i, _)| i).collect();
+    let shown: Vec<bool> = columns().map(has).collect();
     let table = |rows: &[Row<'_>]| {
         let mut header = vec!["setting"];
-        header.extend(shown.iter().map(|&i| COLUMNS[i].title));
+        header.extend(columns().zip(&shown).filter(|(_, is)| **is).filter_map(|(c, _)| c.title));
         let body: Vec<Vec<String>> = rows
             .iter()
             .map(|r| {
-                let cell = |&i: &usize| match r.cells[i].1.as_ref().and_then(middle) {
-                    Some((x, half)) => {
-                        format!("{} ± {}", COLUMNS[i].shown(x), COLUMNS[i].shown(half))
-                    }
+                let cells = r.cells.iter().zip(&shown).filter(|(_, is)| **is);
+                let cells = cells.map(|((column, cell), _)| match cell.as_ref().and_then(middle) {
+                    Some((x, half)) => format!("{} ± {}", column.shown(x), column.shown(half)),
                     None => "-".to_owned(),
-                };
-                std::iter::once(r.name.clone()).chain(shown.iter().map(cell)).collect()
+                });
+                std::iter::once(r.name.clone()).chain(cells).collect()
             })
             .collect();
-        if md {
-            output::markdown_table(&header, &body)
-        } else {
-            output::plain_table(&header, &body)
-        }
+        output::table(&header, &body, md)
     };
     out.push('\n');
     out.push_str(&table(means));
     if let (Some(first), false) = (means.first(), differences.is_empty()) {
+        // A line right below a table of Markdown is one of its rows.
+        let gap = if md { "\n" } else { "" };
         out.push_str(&format!(
-            "\nDifference to {} on the same requests, paired by seed\n{}{}\n\
+            "\nDifference to {} on the same requests, paired by seed\n{gap}{}\n{gap}\
              A difference that is smaller than its half width may be chance.\n",
             first.name,
-            if md { "\n" } else { "" },
             table(differences).trim_end_matches('\n'),
         ));
     }
+    out.push_str(&targets_table(means, md));
     let mut below = String::new();
     warnings(&mut below, head, means)?;
     if md {
@@ -375,16 +285,25 @@ fn text(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>], md: bool) -
     Ok(out)
 }
 
-/// Whether more arrives than can be served; users who wait for their answers only saturate.
-fn is_overloaded(run: &Simulated) -> bool {
-    run.overload.is_some_and(|overload| !matches!(overload, Overload::Users(_)))
+/// Each target of each setting; nothing without targets.
+fn targets_table(means: &[Row<'_>], md: bool) -> String {
+    let row = |(row, target): (&Row<'_>, &OverSeeds)| -> Vec<String> {
+        std::iter::once(row.name.clone()).chain(target.cells()).collect()
+    };
+    let all = means.iter().flat_map(|r| r.targets.iter().map(move |target| (r, target)));
+    let body: Vec<Vec<String>> = all.map(row).collect();
+    if body.is_empty() {
+        return String::new();
+    }
+    let header = ["setting", "target", "observed", "in the mean", "seeds that meet it"];
+    format!("\n{}", output::table(&header, &body, md))
 }
 
 /// What has to be said of the runs behind the means.
 fn warnings(text: &mut String, head: &Head<'_>, rows: &[Row<'_>]) -> Result<()> {
     let runs: Vec<&Simulated> = rows.iter().flat_map(|r| &r.of.runs).collect();
     let overloaded = rows.iter().filter_map(|r| {
-        let n = r.of.runs.iter().filter(|run| is_overloaded(run)).count();
+        let n = r.of.runs.iter().filter(|run| run.is_overloaded()).count();
         (0 < n).then(|| format!("{} in {n} of {} runs", r.name, r.of.runs.len()))
     });
     let overloaded: Vec<String> = overloaded.collect();
@@ -433,8 +352,10 @@ fn warnings(text: &mut String, head: &Head<'_>, rows: &[Row<'_>]) -> Result<()> 
     each(text, &|of, run| {
         run.remarks.iter().filter(|remark| !of_all(of, remark)).cloned().collect()
     });
-    render::truncation_of_all(text, &runs)?;
-    render::findings_of_all(text, &runs)
+    let named: Vec<Named<'_>> =
+        rows.iter().map(|r| (r.name.as_str(), r.of.runs.iter().collect())).collect();
+    render::truncation_of_all(text, &named)?;
+    render::findings_of_all(text, &named)
 }
 
 /// Mean, bounds and seeds of each figure.
@@ -456,10 +377,14 @@ fn by_seed(row: &Row<'_>, first: u64) -> Vec<Value> {
     runs.map(|(run, seed)| {
         let s = &run.statistics;
         let findings: Vec<Value> = run.findings.iter().map(finding_json).collect();
+        let figures: Map<String, Value> =
+            columns().map(|c| (c.key.to_owned(), json!(c.value(run)))).collect();
         json!({
             "seed": seed,
+            "figures": figures,
+            "targets": targets::of_seed(run),
             "truncated": run.end.is_truncated(),
-            "overloaded": is_overloaded(run),
+            "overloaded": run.is_overloaded(),
             "injected": s.injected,
             "completed": s.completed,
             "running": s.running,
@@ -476,15 +401,19 @@ fn by_seed(row: &Row<'_>, first: u64) -> Vec<Value> {
     .collect()
 }
 
-/// What a setting is: times as numbers, as a single run has them.
-fn settings_json(setting: &Setting) -> Map<String, Value> {
-    let (clients, left_out) = (setting.clients(), setting.left_out());
-    let times = ["timeout", "until", "warm_up", "cool_down"];
-    let texts = run_settings(setting).into_iter().filter(|(k, _)| !times.contains(k));
-    let texts = texts.map(|(k, v)| (k.to_owned(), json!(v)));
-    let clients = clients.into_iter().map(|(k, t)| (format!("{k}_s"), json!(t.seconds())));
-    let left_out = left_out.into_iter().map(|(k, cut)| (k.to_owned(), json!(cut.to_string())));
-    texts.chain(clients).chain(left_out).collect()
+/// What a setting is, as a single run has it, and the servers around it.
+fn settings_json(of: &Replicated) -> Map<String, Value> {
+    let mut map = Map::new();
+    let Some(run) = of.runs.first() else { return map };
+    render::setting_json(&mut map, run);
+    map.insert("replicas".to_owned(), json!(of.setting.replicas));
+    let texts = settings_of(run).into_iter();
+    let around = texts.filter(|(name, _)| ["router", "disagg", "kv_transfer"].contains(name));
+    map.extend(around.map(|(name, text)| {
+        let text = (!text.is_empty()).then_some(text);
+        (name.to_owned(), json!(text))
+    }));
+    map
 }
 
 fn json_of(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>]) -> Result<String> {
@@ -494,13 +423,15 @@ fn json_of(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>]) -> Resul
         .iter()
         .zip(differences)
         .map(|(row, difference)| {
-            let mut map = settings_json(&row.of.setting);
+            let mut map = settings_json(row.of);
             let left_out: Vec<u64> = row.of.measured().map(|m| m.0).collect();
             if !left_out.is_empty() {
                 map.insert("warm_up_requests_by_seed".to_owned(), json!(left_out));
             }
             map.insert("figures".to_owned(), figures(row));
             map.insert("difference_to_first".to_owned(), json!(difference.map(figures)));
+            let over_seeds: Vec<Value> = row.targets.iter().map(OverSeeds::json).collect();
+            map.insert("targets".to_owned(), json!(over_seeds));
             map.insert("by_seed".to_owned(), json!(by_seed(row, head.seeds.0)));
             Value::Object(map)
         })
@@ -523,7 +454,7 @@ fn json_of(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>]) -> Resul
 fn shares(of: &Replicated) -> Vec<(&'static str, u64)> {
     let mut shares = vec![("overloaded", 0), ("truncated", 0)];
     for run in &of.runs {
-        let states = [("overloaded", is_overloaded(run)), ("truncated", run.end.is_truncated())];
+        let states = [("overloaded", run.is_overloaded()), ("truncated", run.end.is_truncated())];
         let states = states.into_iter().filter_map(|(name, is)| is.then_some(name));
         let findings = run.findings.iter().filter(|f| Level::Note < f.level);
         for name in states.chain(findings.map(|f| f.check.id)) {
@@ -539,13 +470,13 @@ fn shares(of: &Replicated) -> Vec<(&'static str, u64)> {
 }
 
 fn csv(means: &[Row<'_>], differences: &[Row<'_>]) -> Result<String> {
-    let settings = |row: &Row<'_>| run_settings(&row.of.setting);
+    let settings = |row: &Row<'_>| row.of.runs.first().map(settings_of).into_iter().flatten();
     let mut header: Vec<&str> =
-        means.first().map(|r| settings(r).iter().map(|(k, _)| *k).collect()).unwrap_or_default();
+        means.first().map(|r| settings(r).map(|(k, _)| k).collect()).unwrap_or_default();
     header.extend(["figure", "kind", "mean", "low", "high", "n"]);
     let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
     let line = |row: &Row<'_>, rest: [String; 6]| -> Vec<String> {
-        settings(row).into_iter().map(|(_, v)| v).chain(rest).collect()
+        settings(row).map(|(_, v)| v).chain(rest).collect()
     };
     let mut rows = Vec::new();
     for (kind, row) in means
@@ -566,13 +497,31 @@ fn csv(means: &[Row<'_>], differences: &[Row<'_>]) -> Result<String> {
             rows.push(line(row, rest));
         }
     }
+    let none = String::new;
     for row in means {
+        for target in &row.targets {
+            let interval = target.interval.as_ref();
+            let (met, of) = target.met();
+            rows.push(line(
+                row,
+                [
+                    target.figure(),
+                    "mean".to_owned(),
+                    number(interval.and_then(middle).map(|(mean, _)| mean)),
+                    number(interval.and_then(|i| i.low)),
+                    number(interval.and_then(|i| i.high)),
+                    of.to_string(),
+                ],
+            ));
+            let share = number((0 < of).then(|| met as f64 / of as f64));
+            let (name, kind) = (target.figure(), "share_of_runs".to_owned());
+            rows.push(line(row, [name, kind, share, none(), none(), of.to_string()]));
+        }
         let n = row.of.runs.len();
         for (name, of) in shares(row.of) {
             let share = number(Some(of as f64 / n as f64));
             let kind = "share_of_runs".to_owned();
-            let none = String::new();
-            rows.push(line(row, [name.to_owned(), kind, share, none.clone(), none, n.to_string()]));
+            rows.push(line(row, [name.to_owned(), kind, share, none(), none(), n.to_string()]));
         }
     }
     output::csv_text(&header, &rows)

@@ -18,6 +18,7 @@ use serving_io::scenario::VLLM_V1;
 
 use super::believed::{CHECKS, conservation, raised};
 use super::pools::Moved;
+use super::remarks::ignored_prefixes;
 use super::served::Maker;
 use super::{Arguments, Overload, Setting, Simulated, Source, loads, refused, window_of};
 
@@ -134,7 +135,7 @@ pub fn simulate(
     if head.len() < usize::try_from(spec.requests).unwrap_or(usize::MAX) {
         remarks.push(format!("the load is that of the first {} requests", head.len()));
     }
-    remarks.push(not_looked_for());
+    remarks.extend(ignored_prefixes(&setting, &head).into_iter().chain([not_looked_for()]));
 
     let truncated = end.is_truncated();
     let settings = Settings {

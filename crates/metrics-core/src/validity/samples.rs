@@ -1,6 +1,6 @@
 //! Findings about percentiles: do the samples hold them?
 
-use crate::format::value;
+use crate::format::{significant, value};
 use crate::interval::{Confidence, Side, order_statistic_ranks, samples_for_upper_bound};
 use crate::metric::{Source, text};
 
@@ -36,27 +36,40 @@ pub fn too_few_samples(samples: &[Sampled<'_>], shown: &[f64]) -> Option<Finding
     let (p, (name, n, worth)) = found.last()?;
     let names: Vec<String> = found.iter().map(|(p, _)| percentile_name(*p)).collect();
     let beyond = *n as f64 * (1.0 - p);
-    let correlated = worth.filter(|w| *w < 0.9 * *n as f64).map_or(String::new(), |w| {
-        format!(", whose neighbours are alike: worth {} independent ones", value(w.round()))
+    let alike = worth.filter(|w| *w < 0.9 * *n as f64);
+    let correlated = alike.map_or(String::new(), |w| {
+        let worth = value(w.round());
+        format!(", whose neighbours are alike: worth {worth} independent ones, of which")
     });
-    let ranks = order_statistic_ranks(*n, *p, Confidence::P95, Side::Both);
+    // What the samples are worth decides what they can say: their number would promise too much.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below n")]
+    let independent = alike.map_or(*n, |w| w.round() as u64);
+    let ranks = order_statistic_ranks(independent, *p, Confidence::P95, Side::Both);
     let needed = samples_for_upper_bound(*p, Confidence::P95).ok();
+    let (of, ranked) = match alike {
+        Some(_) => ("independent ", "so many independent samples would put it"),
+        None => ("", "independent samples would put it"),
+    };
     let bound = match (ranks, needed) {
-        (_, Some(needed)) if *n < needed => {
-            format!("; its 95 % upper bound needs {needed} samples")
+        (_, Some(needed)) if independent < needed => {
+            format!("; its 95 % upper bound needs {needed} {of}samples")
         }
         (Ok((Some(low), Some(high))), _) => {
-            format!("; independent samples would put it between ranks {low} and {high}")
+            format!("; {ranked} between ranks {low} and {high}")
         }
         (Ok((Some(low), None)), _) => {
-            format!("; independent samples would put it above rank {low}, without an upper end")
+            format!("; {ranked} above rank {low}, without an upper end")
         }
         _ => String::new(),
     };
+    let colon = if alike.is_some() { "" } else { ":" };
     let says = format!(
-        "{} from {n} samples of {name}{correlated}: {} beyond it{bound}",
+        "{} from {n} samples of {name}{correlated}{colon} {} beyond it{bound}",
         names.join(", "),
-        value((beyond * 10.0).round() / 10.0)
+        alike.map_or_else(
+            || value((beyond * 10.0).round() / 10.0),
+            |w| significant(w * (1.0 - p), 2)
+        )
     );
     let subjects: Vec<Subject> = found.iter().filter_map(|(p, _)| subject_of(*p)).collect();
     Some(
@@ -66,6 +79,7 @@ pub fn too_few_samples(samples: &[Sampled<'_>], shown: &[f64]) -> Option<Finding
             .number("samples", *n as f64)
             .maybe("effective_samples", *worth)
             .number("samples_beyond", beyond)
+            .maybe("effective_samples_beyond", worth.map(|w| w * (1.0 - p)))
             .maybe("samples_needed_for_upper_bound", needed.map(|n| n as f64)),
     )
 }

@@ -85,8 +85,10 @@ fn peak_minute(workload: &Workload) -> Option<f64> {
 /// A place in the tree of everything that was said so far.
 type Node = u64;
 
-/// The share of prompt tokens that were said before.
-fn shared_prefix(workload: &Workload) -> Option<f64> {
+/// The share of prompt tokens that an earlier request begins with, its answer included; `None` if no
+/// request says which tokens it has.
+#[must_use]
+pub fn shared_prefix(workload: &Workload) -> Option<f64> {
     let mut known: HashMap<(Node, u64, u64), Node> = HashMap::new();
     // The longest piece of a segment that follows a place.
     let mut longest: HashMap<(Node, u64), u64> = HashMap::new();
