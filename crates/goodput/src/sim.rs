@@ -40,6 +40,7 @@ use serving_io::engine::EngineOptions;
 use serving_io::policy::{POLICIES, RULES, ServerOptions, in_words, may_swap};
 use serving_io::run::Note;
 use serving_io::series::StepSeries;
+use serving_io::scenario::StepTimeSource;
 use serving_io::servers::Servers as FleetServers;
 use serving_io::timeline::Header;
 
@@ -394,17 +395,28 @@ impl Arguments {
 
     /// Refuses to write over what is read, or twice into one file.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let step_time = self.step_time.as_ref().map(PathBuf::from);
-        let read = [self.trace.clone(), self.scenario.clone(), step_time];
-        let inputs: Vec<PathBuf> = read.into_iter().flatten().collect();
+        let read =
+            [self.trace.clone(), self.scenario.clone(), step_time_file(self.step_time.as_deref())];
+        let inputs: Vec<PathBuf> =
+            read.into_iter().flatten().chain(self.generate.files()).collect();
+        self.check_inputs(&inputs, output)
+    }
+
+    /// Refuses to write over one of these files.
+    fn check_inputs(&self, inputs: &[PathBuf], output: Option<&Path>) -> Result<()> {
         let requests = ("--requests-out", self.requests_out.as_deref());
         let trace = ("--trace-out", self.trace_out.as_deref());
         let series = ("--series", self.series.as_deref());
-        check_outputs(&inputs, &[("-o", output), requests, trace, series])
+        check_outputs(inputs, &[("-o", output), requests, trace, series])
     }
 }
 
 /// What arrives, and what is to be said about it.
+/// The file that a step time names.
+pub fn step_time_file(step_time: Option<&str>) -> Option<PathBuf> {
+    StepTimeSource::file_of(step_time?).map(Path::to_path_buf)
+}
+
 struct Source {
     title: String,
     workload: Workload,
@@ -470,9 +482,9 @@ struct Answer {
 }
 
 /// Runs the command; what it prints.
-pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
+pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Result<String> {
     sketch::check(arguments)?;
-    let (source, settings) = plan(arguments)?;
+    let (source, settings) = plan(arguments, output)?;
     shown(arguments, &settings, format)?;
     if let Some(n) = arguments.seeds {
         return seeds::run(arguments, &source, settings, n, format);

@@ -132,6 +132,14 @@ fn has_windows(kv: &KvShape) -> bool {
 fn simulation(source: sched_sim::SimError) -> IoError {
     IoError::Simulation { source }
 }
+/// The configuration of a model that the parts of a roofline name, if they name one.
+pub(crate) fn config_of(parts: &str) -> Option<&Path> {
+    parts.split(',').find_map(|part| {
+        let (key, value) = part.split_once('=')?;
+        (key.trim() == "config").then(|| Path::new(value.trim()))
+    })
+}
+
 
 impl fmt::Display for RooflineSource {
     /// A short name.

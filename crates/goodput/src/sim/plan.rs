@@ -31,20 +31,25 @@ fn for_their_source(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// What arrives, and the settings that flags vary.
+fn bases(arguments: &Arguments, output: Option<&Path>) -> Result<(Source, Vec<Setting>)> {
+    if let Some(path) = &arguments.trace {
+        return Ok((traced(path, &arguments.part)?, vec![Setting::of_a_trace()?]));
+    }
+    let scenario = match &arguments.scenario {
+        Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
+        None => Scenario::built_in().map_err(|e| anyhow!("{e}"))?,
+    };
+    arguments.check_inputs(&scenario.files, output)?;
+    scenario_settings(arguments, scenario)
+}
+
 /// What arrives, and under which settings.
 pub(super) fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
     let slo = arguments.objectives.set(&[])?;
     let slo = (!slo.is_empty()).then_some(slo);
     for_their_source(arguments)?;
-    let (source, bases) = if let Some(path) = &arguments.trace {
-        (traced(path, &arguments.part)?, vec![Setting::of_a_trace()?])
-    } else {
-        let scenario = match &arguments.scenario {
-            Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
-            None => Scenario::built_in().map_err(|e| anyhow!("{e}"))?,
-        };
-        scenario_settings(arguments, scenario)?
-    };
+    let (source, bases) = bases(arguments, output)?;
     let step_time = arguments
         .step_time
         .as_deref()
@@ -405,6 +410,9 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
     let settings = scenario
         .variants
         .into_iter()
+/// Most requests that a run holds: 15 GB of them, more than most machines have to spare.
+const MOST_HELD: u64 = 50_000_000;
+
         .map(|v| Setting {
             // Who gave no scenario did not ask for the variants of ours.
             variants: arguments.scenario.iter().map(|_| v.name.clone()).collect(),
