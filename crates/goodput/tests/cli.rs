@@ -1006,9 +1006,9 @@ fn requests_are_drawn_as_flags_say() {
     exit 2
     goodput: --arrivals: law of arrivals `gamma`: expected a number for `cv`
     exit 2
-    goodput: --input-tokens: law of lengths `normal:5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    goodput: --input-tokens: law of lengths `normal:5`: expected a whole number from 1 to 4294967295, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     exit 2
-    goodput: output_tokens.max must be at least min and at most 4294967295, got 5
+    goodput: output_tokens.max must be at least min, 9, and at most 4294967295, got 5
     exit 2
     goodput: --input-tokens: none.txt: cannot be read: No such file or directory (os error 2)
     exit 2

@@ -71,9 +71,16 @@ impl RooflineSource {
     ///
     /// # Errors
     ///
-    /// [`IoError::Engine`] if parameters or weights of the model are not known,
-    /// [`IoError::Simulation`] for coefficients that are absurd.
+    /// [`IoError::Engine`] if parameters or weights of the model are not known, or for coefficients
+    /// that are absurd.
     pub fn step_time(&self) -> Result<Roofline> {
+        let Self { mfu, mbu, overhead, .. } = self;
+        let simulation = |e: sched_sim::SimError| IoError::Engine {
+            problem: format!(
+                "roofline: mfu={mfu:?}, mbu={mbu:?}, overhead={}: {e}",
+                overhead.compact()
+            ),
+        };
         let work = Work::of(&self.machine, self.kv_dtype_bytes)?;
         let peak = work.peak.get() * self.mfu;
         let bandwidth = work.bandwidth.get() * self.mbu;
@@ -125,13 +132,6 @@ impl RooflineSource {
     }
 }
 
-fn has_windows(kv: &KvShape) -> bool {
-    kv.layer_groups().iter().any(|g| matches!(g.attention, Attention::SlidingWindow { .. }))
-}
-
-fn simulation(source: sched_sim::SimError) -> IoError {
-    IoError::Simulation { source }
-}
 /// The configuration of a model that the parts of a roofline name, if they name one.
 pub(crate) fn config_of(parts: &str) -> Option<&Path> {
     parts.split(',').find_map(|part| {
@@ -140,6 +140,13 @@ pub(crate) fn config_of(parts: &str) -> Option<&Path> {
     })
 }
 
+fn has_windows(kv: &KvShape) -> bool {
+    kv.layer_groups().iter().any(|g| matches!(g.attention, Attention::SlidingWindow { .. }))
+}
+
+fn simulation(source: sched_sim::SimError) -> IoError {
+    IoError::Simulation { source }
+}
 
 impl fmt::Display for RooflineSource {
     /// A short name.

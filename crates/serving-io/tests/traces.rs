@@ -206,7 +206,7 @@ fn faults_of_a_file_name_it_and_what_is_right() {
     assert_snapshot!(say("arrival_s,prompt,output_tokens\n0,1,1\n"), @"f: no column for input_tokens; the file has `arrival_s`, `prompt`, `output_tokens`; map one, for example `--map input_tokens=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
     assert_snapshot!(say("TIMESTAMP,ContextTokens\r\n2023-11-16 18:15:46.6805900,374\r\n"), @"f: no column for arrival; the file has `TIMESTAMP`, `ContextTokens`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
     assert_snapshot!(say("[1, 2]"), @"f: begins with `[1, 2]`; expected Azure LLM inference trace (`azure`), BurstGPT trace (`burstgpt`), Mooncake trace (`mooncake`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
-    assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early: is the file truncated?");
+    assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early, or other bytes follow them: is the file whole?");
     assert_snapshot!(say("arrival_s,arrival_ms,input_tokens,output_tokens\n0,0,1,1\n"), @"column map `arrival_ms`: arrival is already mapped to `arrival_s`, expected one column");
     let map = TraceMap::parse(["arrival_s=t", "input_tokens=i", "output_tokens=o"]).unwrap();
     let options = TraceOptions { map, format: None };
