@@ -21,6 +21,7 @@ pub mod fit;
 pub mod goals;
 pub mod kv;
 pub mod means;
+pub mod order;
 pub mod plan;
 pub mod replica;
 pub mod tune;

@@ -26,6 +26,7 @@ use serving_io::scenario::StepTimeSource;
 
 use crate::error::{PlanError, Result};
 use crate::goals::{Goal, check_agreement, goals};
+use crate::order::in_order;
 use crate::plan::mix::Mix;
 use crate::plan::{check_fit, scheduler_on};
 use crate::replica::{Scheduler, Served, SharedStepTime, machine, serve, step_time};
@@ -423,22 +424,18 @@ pub fn tune(
         resolved.map(|s| (s.max_num_seqs(), s.token_budget()))
     };
     order.sort_by_cached_key(|i| (std::cmp::Reverse(size(i)), *i));
-    let outcomes: Result<Vec<(usize, Outcome)>, PlanError> = order
-        .into_par_iter()
-        .with_max_len(1)
-        .map(|i| {
-            if let Some(outcome) = known.get(&i) {
-                return Ok((i, outcome.clone()));
-            }
-            let Some(resolved) = resolved.get(i) else {
-                return Err(PlanError::Contradiction(format!("no setting {i}")));
-            };
-            let outcome = tuner.outcome(resolved)?;
-            done(i, &outcome);
-            Ok((i, outcome))
-        })
-        .collect();
-    let mut outcomes = outcomes?;
+    let outcomes = in_order(order, |i| {
+        if let Some(outcome) = known.get(&i) {
+            return Ok((i, outcome.clone()));
+        }
+        let Some(resolved) = resolved.get(i) else {
+            return Err(PlanError::Contradiction(format!("no setting {i}")));
+        };
+        let outcome = tuner.outcome(resolved)?;
+        done(i, &outcome);
+        Ok((i, outcome))
+    });
+    let mut outcomes = outcomes.map_err(|(_, error)| error)?;
     outcomes.sort_by_key(|(i, _)| *i);
     // Mean steps of a prompt, by its chunk.
     let mut chunks = BTreeMap::new();

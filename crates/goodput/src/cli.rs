@@ -123,11 +123,12 @@ impl Cli {
             Command::Sim(arguments) => arguments.check_files(output)?,
             Command::Plan(arguments) => arguments.check_files(output)?,
             Command::Tune(arguments) => arguments.check_files(output)?,
+            Command::Queue(arguments) => arguments.check_files(output)?,
+            Command::Kv(arguments) => arguments.check_files(output)?,
+            // A fit and a trace are written where they are made, and looked at there.
             Command::Cost(_)
             | Command::Fit(_)
-            | Command::Queue(_)
             | Command::Explain(_)
-            | Command::Kv(_)
             | Command::Trace(_)
             | Command::Completions { .. } => {}
         }
@@ -149,10 +150,10 @@ impl Cli {
                 code = answer;
                 text
             }
-            Command::Sim(arguments) => sim::run(&arguments, format)?,
+            Command::Sim(arguments) => sim::run(&arguments, format, output)?,
             // A trace goes to -o line by line.
             Command::Trace(arguments) => {
-                return Ok((trace::run(&arguments, format, self.output.output.as_deref())?, 0));
+                return Ok((trace::run(&arguments, format, output)?, 0));
             }
             // Here -o is the step-time file, and what was found goes to standard output.
             Command::Fit(arguments) => {

@@ -4,6 +4,7 @@ mod calibrate;
 mod render;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail};
 use capacity::fit::file::{About, file, step_time};
@@ -16,12 +17,14 @@ use clap::ValueEnum;
 use metrics_core::validity::Finding;
 use sched_sim::DecodeFirst;
 use serving_io::engine::EngineOptions;
+use serving_io::error::IoError;
 use serving_io::machine::Machine;
 use serving_io::roofline::Floor;
 use serving_io::scenario::StepTimeSource;
 
 use crate::gate::distinct_files;
 use crate::output::{Format, check_outputs};
+use crate::sim::step_time_file;
 
 pub const EXAMPLES: &str = "\
 A file is told by its content: a log of steps or a closed-loop sweep (CSV or
@@ -125,7 +128,7 @@ pub struct Arguments {
     /// The kernels for --calibrate, in place of a fit: coefficients, a preset, a step-time file or
     /// roofline:….
     #[arg(long, value_name = "STEP TIME", requires = "calibrate", conflicts_with = "files")]
-    step_time: Option<StepTimeSource>,
+    step_time: Option<Kernels>,
     /// Largest batch of the server, to replay a request log with --validate or --calibrate.
     #[arg(long, value_name = "NUMBER")]
     max_num_seqs: Option<u32>,
@@ -158,6 +161,21 @@ pub struct Arguments {
     licence: String,
 }
 
+/// A step time with the file that it comes from.
+#[derive(Clone, Debug)]
+struct Kernels {
+    source: StepTimeSource,
+    file: Option<PathBuf>,
+}
+
+impl FromStr for Kernels {
+    type Err = IoError;
+
+    fn from_str(text: &str) -> std::result::Result<Self, IoError> {
+        Ok(Self { source: text.parse()?, file: step_time_file(Some(text)) })
+    }
+}
+
 impl Arguments {
     /// Refuses to read a file twice, whose points would count twice or be held against themselves,
     /// and to write over what is read, or twice into one file.
@@ -165,6 +183,8 @@ impl Arguments {
         let inputs: Vec<PathBuf> =
             self.files.iter().chain(&self.validate).chain(&self.calibrate).cloned().collect();
         distinct_files(&inputs.iter().collect::<Vec<_>>(), "one set of measurements")?;
+        let kernels = self.step_time.iter().filter_map(|kernels| kernels.file.clone());
+        let inputs: Vec<PathBuf> = inputs.into_iter().chain(kernels).collect();
         check_outputs(&inputs, &[("-o", output), ("--residuals", self.residuals.as_deref())])
     }
 

@@ -1,6 +1,6 @@
 //! `goodput kv`: how much the KV cache holds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use capacity::kv::{KvAnswer, KvFit, KvMemory, KvQuestion, answer};
@@ -13,7 +13,7 @@ use queueing::profile::Kind;
 use serving_io::machine::{GPU_MEMORY_UTILIZATION, Gpu, Model, gib, kv_dtype_bytes};
 
 use crate::explain::Lang;
-use crate::output::Format;
+use crate::output::{Format, check_outputs};
 use crate::queue::answer::{Answer, say};
 use crate::queue::input::{count, share};
 
@@ -129,6 +129,14 @@ pub struct Arguments {
     /// Language of the words.
     #[arg(long, value_enum, default_value_t)]
     lang: Lang,
+}
+
+impl Arguments {
+    /// Refuses to write over what is read.
+    pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        let config: Vec<PathBuf> = self.config.iter().cloned().collect();
+        check_outputs(&config, &[("-o", output)])
+    }
 }
 
 /// Runs the command; what it prints.

@@ -56,9 +56,20 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     };
     match cli.run() {
         Ok((out, code)) => Answer { out, err: String::new(), code },
+        Err(error) if is_closed_pipe(&error) => {
+            Answer { out: String::new(), err: String::new(), code: cli::CLOSED_PIPE }
+        }
         // The alternate form joins the causes, outermost first, in one line.
         Err(error) => {
             Answer { out: String::new(), err: format!("goodput: {error:#}\n"), code: cli::USAGE }
         }
     }
+}
+
+/// Whether a file could not be written because it is a pipe whose reader is gone, `/dev/stdout` for one.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let system = cause.downcast_ref::<std::io::Error>();
+        system.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
 }

@@ -97,6 +97,19 @@ fn destination(path: &Path) -> Option<PathBuf> {
     None
 }
 
+/// Whether a file is one of those that are read where `input` is a directory: what a tool left there,
+/// kernel tables, or the configuration of a model.
+fn is_read_in(input: &Path, file: &Path) -> bool {
+    if !input.is_dir() || !file.is_file() {
+        return false;
+    }
+    let Some(name) = file.file_name().and_then(|name| name.to_str()) else { return false };
+    let is_read = serving_io::artifacts::may_be_read(name)
+        || capacity::fit::sources::is_kernel_table(name)
+        || name == "config.json";
+    is_read && same_file(&input.join(name), file)
+}
+
 /// Refuses to write over what is read, twice into one file, or into a file called `-`; outputs come
 /// with their option.
 pub fn check_outputs(inputs: &[PathBuf], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
@@ -106,7 +119,7 @@ pub fn check_outputs(inputs: &[PathBuf], outputs: &[(&str, Option<&Path>)]) -> R
         if file.as_os_str() == "-" {
             bail!("{option} -: name a file; the result goes to standard output by itself");
         }
-        if inputs.iter().any(|input| same_file(input, file)) {
+        if inputs.iter().any(|input| same_file(input, file) || is_read_in(input, file)) {
             bail!("{option} {}: is an input file, name another one", file.display());
         }
         let earlier = outputs.get(..i).unwrap_or_default();

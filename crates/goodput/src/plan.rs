@@ -10,9 +10,10 @@ use metrics_core::grammar;
 use metrics_core::interval::Confidence;
 use metrics_core::units::{Bytes, CostPerHour, RequestsPerSecond};
 use metrics_core::{Seconds, format};
+use serving_io::lengths;
 
 use crate::output::{self, Format, check_outputs};
-use crate::sim::{EngineArguments, count_from, seed};
+use crate::sim::{EngineArguments, count_from, seed, step_time_file};
 use crate::trace::Part;
 
 pub const EXAMPLES: &str = "\
@@ -176,8 +177,11 @@ fn bytes_per_second(text: &str) -> Result<f64> {
 impl Arguments {
     /// Refuses to write over what is read.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let step_time = self.step_time.as_ref().map(PathBuf::from);
-        let read: Vec<PathBuf> = [self.trace.clone(), step_time].into_iter().flatten().collect();
+        let read = [self.trace.clone(), step_time_file(self.step_time.as_deref())];
+        let laws = [&self.input_tokens, &self.output_tokens];
+        let laws = laws.into_iter().filter_map(|law| lengths::file_of(law.as_deref()?));
+        let read = read.into_iter().flatten().chain(laws.map(Path::to_path_buf));
+        let read: Vec<PathBuf> = read.collect();
         check_outputs(&read, &[("-o", output)])
     }
 

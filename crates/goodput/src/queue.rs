@@ -7,12 +7,14 @@ mod models;
 mod plan;
 mod serving;
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use clap::Subcommand;
 use metrics_core::metric::Language;
 
 use crate::explain::Lang;
-use crate::output::Format;
+use crate::output::{Format, check_outputs};
 use input::in_options;
 
 pub const EXAMPLES: &str = "\
@@ -42,6 +44,15 @@ pub struct Arguments {
     lang: Lang,
     #[command(subcommand)]
     model: Model,
+}
+
+impl Arguments {
+    /// Refuses to write over what is read.
+    pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
+        let Model::Burst(burst) = &self.model else { return Ok(()) };
+        let trace: Vec<PathBuf> = burst.trace.iter().cloned().collect();
+        check_outputs(&trace, &[("-o", output)])
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -19,6 +19,7 @@ mod targets;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use capacity::order;
 use capacity::replica::step_time;
 use capacity::watch::Watched;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,19 +30,20 @@ use metrics_core::steady::mser5;
 use metrics_core::table::{Observed, RequestTable};
 use metrics_core::timeline::LARGEST_TOKENS;
 use metrics_core::validity::{Finding, Verdict};
-use rayon::prelude::*;
 use sched_sim::ledger::{Ledger, Steps};
 use sched_sim::server::Rejection;
 use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::workload::{ClosedLoop, WorkloadSpec};
 use sched_sim::{
     AdmissionRule, BatchHistory, InterTokenLatency, Observer, OfferedLoad, RateScale,
-    RequestDetail, RunEnd, RunResult, RunStatistics, StepTime, Ticks, TokenBucket, Workload,
+    RequestDetail, RunEnd, RunResult, RunStatistics, SimError, StepTime, Ticks, TokenBucket,
+    Workload, WorkloadRequest,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
 use serving_io::policy::{POLICIES, RULES, ServerOptions, in_words, may_swap};
 use serving_io::run::Note;
+use serving_io::scenario::StepTimeSource;
 use serving_io::series::StepSeries;
 use serving_io::servers::Servers as FleetServers;
 use serving_io::timeline::Header;
@@ -398,14 +400,25 @@ impl Arguments {
 
     /// Refuses to write over what is read, or twice into one file.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let step_time = self.step_time.as_ref().map(PathBuf::from);
-        let read = [self.trace.clone(), self.scenario.clone(), step_time];
-        let inputs: Vec<PathBuf> = read.into_iter().flatten().collect();
+        let read =
+            [self.trace.clone(), self.scenario.clone(), step_time_file(self.step_time.as_deref())];
+        let inputs: Vec<PathBuf> =
+            read.into_iter().flatten().chain(self.generate.files()).collect();
+        self.check_inputs(&inputs, output)
+    }
+
+    /// Refuses to write over one of these files.
+    fn check_inputs(&self, inputs: &[PathBuf], output: Option<&Path>) -> Result<()> {
         let requests = ("--requests-out", self.requests_out.as_deref());
         let trace = ("--trace-out", self.trace_out.as_deref());
         let series = ("--series", self.series.as_deref());
-        check_outputs(&inputs, &[("-o", output), requests, trace, series])
+        check_outputs(inputs, &[("-o", output), requests, trace, series])
     }
+}
+
+/// The file that a step time names.
+pub fn step_time_file(step_time: Option<&str>) -> Option<PathBuf> {
+    StepTimeSource::file_of(step_time?).map(Path::to_path_buf)
 }
 
 /// What arrives, and what is to be said about it.
@@ -479,9 +492,9 @@ struct Answer {
 }
 
 /// Runs the command; what it prints.
-pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
+pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Result<String> {
     sketch::check(arguments)?;
-    let (source, settings) = plan(arguments)?;
+    let (source, settings) = plan(arguments, output)?;
     shown(arguments, &settings, format)?;
     if let Some(n) = arguments.seeds {
         return seeds::run(arguments, &source, settings, n, format);
@@ -491,6 +504,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         None => progress(settings.len()),
     };
     let booked = explain::books(&settings);
+    let names = render::varying(&settings.iter().collect::<Vec<_>>());
     let run = |setting| {
         if arguments.sketch {
             return sketch::simulate(arguments, &source, setting, &progress);
@@ -500,7 +514,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<String> {
         run
     };
     let runs = in_parallel(arguments.jobs, settings.len(), || {
-        settings.into_par_iter().map(run).collect::<Result<Vec<_>>>()
+        in_order(settings, &named("setting", names), run)
     })?;
     progress.finish_and_clear();
     let answer = Answer {
@@ -575,6 +589,25 @@ pub fn in_parallel<T: Send>(
     pool.install(work)
 }
 
+/// What each of several is called in a message; of one there is nothing to tell apart.
+pub fn named(what: &str, names: Vec<String>) -> Vec<String> {
+    let name = |name| format!("{what} {name}");
+    if names.len() == 1 { Vec::new() } else { names.into_iter().map(name).collect() }
+}
+
+/// Runs all of them, some at the same time; the error is that of the first one that fails, and begins
+/// with its name.
+pub fn in_order<I: Send, T: Send>(
+    items: Vec<I>,
+    names: &[String],
+    run: impl Fn(I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    order::in_order(items, run).map_err(|(i, error)| match names.get(i) {
+        Some(name) => error.context(name.clone()),
+        None => error,
+    })
+}
+
 /// Lets memory that one run gives back serve the next.
 ///
 /// glibc hands large blocks back to the kernel and asks for them anew, which costs a quarter of the
@@ -599,6 +632,25 @@ pub fn progress(settings: usize) -> ProgressBar {
 
 /// Runs one setting; `booked`: whether it has to say where its time went.
 fn simulate(
+    arguments: &Arguments,
+    source: &Source,
+    setting: Setting,
+    booked: bool,
+) -> Result<Simulated> {
+    let step_time = render::step_time_name(&setting.step_time);
+    simulated(arguments, source, setting, booked).map_err(|e| of_step_time(e, &step_time))
+}
+
+/// Adds to an error of the clock what makes the steps long.
+fn of_step_time(error: anyhow::Error, step_time: &str) -> anyhow::Error {
+    match error.downcast_ref::<SimError>() {
+        Some(SimError::RunTooLong) => error.context(format!("step time {step_time}")),
+        _ => error,
+    }
+}
+
+/// The same, with errors as they come.
+fn simulated(
     arguments: &Arguments,
     source: &Source,
     setting: Setting,
@@ -663,12 +715,14 @@ fn run_setting(
                 bail!("--timeout: is for an open loop, --users wait for their answers");
             }
             driven = served::run_users(&mut *server, users, observer)?;
+            arrives(&setting, &server.statistics(), driven.workload().requests().first())?;
             let result = driven.result(&*server, server.statistics().kv.is_some());
             let loads = loads(&maker, result.workload(), known)?;
             (result, loads)
         }
     };
     let workload = result.workload();
+    arrives(&setting, result.statistics(), workload.requests().first())?;
     remarks.extend(without_effect(&setting, workload));
     remarks.extend(remarks::ignored_prefixes(&setting, workload));
     remarks.extend(remarks::quoted_too_early(&result));
@@ -800,6 +854,26 @@ fn window_of(statistics: &RunStatistics) -> Result<Option<Window>> {
     let length = metrics_core::Seconds::new(statistics.duration().instant().seconds())?;
     let basis = "first arrival to last token".to_owned();
     Ok((0.0 < length.get()).then_some(Window { length, basis }))
+}
+
+/// Refuses a run that ends before anybody arrives: there is nothing to say of it.
+fn arrives(
+    setting: &Setting,
+    statistics: &RunStatistics,
+    first: Option<&WorkloadRequest>,
+) -> Result<()> {
+    let nobody_comes = setting.until.is_some() && statistics.injected == 0;
+    if nobody_comes { Err(nobody(setting, first)) } else { Ok(()) }
+}
+
+/// That a run ends before anybody arrives.
+fn nobody(setting: &Setting, first: Option<&WorkloadRequest>) -> anyhow::Error {
+    let at = |r: &WorkloadRequest| format!(", the first at {}", r.arrival.compact());
+    let first = first.map_or(String::new(), at);
+    match setting.until {
+        Some(until) => anyhow!("--until: nobody arrives before {}{first}", until.compact()),
+        None => anyhow!("nobody arrives"),
+    }
 }
 
 /// What a setting asks for that its requests leave without effect.

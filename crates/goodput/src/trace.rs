@@ -16,7 +16,7 @@ use serving_io::trace::{
     write_request,
 };
 
-use crate::output::{self, Format, same_file};
+use crate::output::{self, Format, check_outputs};
 use crate::sim::{GeneratorArguments, described};
 
 pub const EXAMPLES: &str = "\
@@ -48,6 +48,18 @@ enum Command {
         #[command(flatten)]
         generate: GeneratorArguments,
     },
+}
+
+impl Arguments {
+    /// The files that are read, but those that a scenario names.
+    fn files(&self) -> Vec<PathBuf> {
+        match &self.command {
+            Command::Inspect(input) | Command::Convert(input) => vec![input.file.clone()],
+            Command::Generate { scenario, generate } => {
+                scenario.iter().cloned().chain(generate.files()).collect()
+            }
+        }
+    }
 }
 
 /// A trace and which part of it.
@@ -105,6 +117,7 @@ impl Part {
 
 /// Runs the command; what it prints. Traces go to `output` by themselves, line by line.
 pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Result<String> {
+    check_outputs(&arguments.files(), &[("-o", output)])?;
     match &arguments.command {
         Command::Inspect(input) => {
             let file = input.part.read(&input.file)?;
@@ -115,11 +128,6 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
         }
         Command::Convert(input) => {
             only_json_lines("convert", format)?;
-            if let Some(output) = output
-                && same_file(&input.file, output)
-            {
-                bail!("-o {}: is the input file, name another one", output.display());
-            }
             let file = input.part.read(&input.file)?;
             write(output, file.workload.requests().iter().cloned().map(Ok))
         }
@@ -133,6 +141,7 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
             let WorkloadSource::Generated(mut spec) = scenario.workload else {
                 bail!("scenario {}: its requests are not drawn from a seed", scenario.name);
             };
+            check_outputs(&scenario.files, &[("-o", output)])?;
             generate.apply(&mut spec)?;
             let text = write(output, spec.stream()?)?;
             let Some(path) = output else { return Ok(text) };

@@ -18,6 +18,7 @@ use serving_io::scenario::{Scenario, VLLM_V1, WorkloadSource};
 use crate::output::{self, Format, check_outputs};
 use crate::sim::{
     EngineArguments, GeneratorArguments, MOST_JOBS, count_from, described, in_parallel, progress,
+    step_time_file,
 };
 use crate::trace::Part;
 
@@ -121,8 +122,8 @@ fn counts(option: &str, list: &[String], default: &[u64]) -> Result<Vec<u64>> {
 impl Arguments {
     /// Refuses to write over what is read.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let step_time = self.step_time.as_ref().map(PathBuf::from);
-        let read: Vec<PathBuf> = [self.trace.clone(), step_time].into_iter().flatten().collect();
+        let read = [self.trace.clone(), step_time_file(self.step_time.as_deref())];
+        let read: Vec<PathBuf> = read.into_iter().flatten().chain(self.generate.files()).collect();
         check_outputs(&read, &[("-o", output), ("--resume", self.resume.as_deref())])
     }
 

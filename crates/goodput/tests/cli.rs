@@ -685,6 +685,74 @@ fn a_simulation_never_writes_over_what_it_reads() {
     ");
 }
 
+/// The configuration of a small model.
+const LLAMA: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 4, "num_attention_heads": 16,
+"num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 4096,
+"torch_dtype": "bfloat16"}"#;
+
+/// Files that a law, a scenario or a step time names, and those in a folder, are read like others.
+#[test]
+fn no_command_writes_over_what_its_options_and_files_name() {
+    let dir = folder_of_examples();
+    let path = |name: &str| dir.path().join(name);
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    write("len.txt", "100\n200\n");
+    write("p.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2030-01-01 00:00:00,374,44\n");
+    std::fs::create_dir_all(path("kernels")).unwrap();
+    write("kernels/dense.csv", "layer,tokens,time_us\n");
+    std::fs::create_dir_all(path("model")).unwrap();
+    write("model/config.json", LLAMA);
+    let settings = "[settings]\nmax_num_seqs = 4\nchunk = 128\nstep_time = 'base=10ms'\n";
+    let top = "schema_version = 1\nname = 'x'\ntitle = { en = 'x', zh = 'x' }\n\
+               about = { en = 'x', zh = 'x' }\n";
+    write("traced.toml", &format!("{top}[workload]\ntrace = 'p.csv'\n{settings}"));
+    let drawn = "[workload.generate]\nrequests = 5\nrate_per_s = 1\nseed = 1\n";
+    let tokens = "input_tokens = 'file:len.txt'\noutput_tokens = '5'\n";
+    write("drawn.toml", &format!("{top}{drawn}{tokens}{settings}"));
+    write("paired.toml", &format!("{top}{drawn}pairs = 'p.csv'\n{settings}"));
+    let sim = ["sim", "--max-num-seqs", "4", "--chunk", "128"];
+    let drawn_sim = [&sim[..], &["--requests", "5"]].concat();
+    let roofline = "roofline:config=model,gpu=h100";
+    let generate = ["trace", "generate", "--requests", "5"];
+    let plan = ["plan", "--rate", "5/s", "--output-tokens", "5", "--input-tokens", "file:len.txt"];
+    let laws = ["--input-tokens", "file:len.txt"];
+    let calls: Vec<(&str, Vec<&str>)> = vec![
+        ("p.csv", [&drawn_sim[..], &["--pairs", "p.csv", "-o"]].concat()),
+        ("p.csv", [&drawn_sim[..], &["--pairs", "p.csv", "--series"]].concat()),
+        ("len.txt", [&drawn_sim[..], &laws, &["--requests-out"]].concat()),
+        ("len.txt", [&drawn_sim[..], &["--output-tokens", "file:len.txt", "-o"]].concat()),
+        ("p.csv", [&sim[..], &["--scenario", "traced.toml", "-o"]].concat()),
+        ("p.csv", [&sim[..], &["--scenario", "traced.toml", "--requests-out"]].concat()),
+        ("len.txt", [&sim[..], &["--scenario", "drawn.toml", "--trace-out"]].concat()),
+        ("p.csv", [&sim[..], &["--scenario", "paired.toml", "-o"]].concat()),
+        ("model/config.json", [&drawn_sim[..], &["--step-time", roofline, "-o"]].concat()),
+        ("p.csv", vec!["trace", "inspect", "p.csv", "-o"]),
+        ("p.csv", vec!["trace", "convert", "p.csv", "-o"]),
+        ("p.csv", [&generate[..], &["--pairs", "p.csv", "-o"]].concat()),
+        ("len.txt", [&generate[..], &laws, &["-o"]].concat()),
+        ("drawn.toml", vec!["trace", "generate", "--scenario", "drawn.toml", "-o"]),
+        ("len.txt", vec!["trace", "generate", "--scenario", "drawn.toml", "-o"]),
+        ("len.txt", [&plan[..], &["-o"]].concat()),
+        ("len.txt", [&["tune", "--slo", "p99(ttft)<1s"][..], &laws, &["-o"]].concat()),
+        ("p.csv", vec!["queue", "burst", "p.csv", "-o"]),
+        ("model/config.json", vec!["kv", "--config", "model/config.json", "-o"]),
+        ("model/config.json", vec!["kv", "--config", "model", "-o"]),
+        ("kernels/dense.csv", vec!["fit", "kernels", "-o"]),
+    ];
+    for (file, call) in calls {
+        let before = std::fs::read(path(file)).unwrap();
+        let said = refused(dir.path(), &[&call[..], &[file]].concat());
+        let option = call.last().unwrap();
+        let expected = format!("{option} {file}: is an input file, name another one");
+        assert!(said.contains(&expected), "{call:?}: {said}");
+        assert_eq!(std::fs::read(path(file)).unwrap(), before, "{call:?}");
+    }
+    // What is no input of theirs may be beside them.
+    run_in(dir.path(), &["kv", "--config", "model", "-o", "model/kv.txt"]);
+    assert!(path("model/kv.txt").exists());
+}
+
 /// No file is there yet, so that nothing but the names can tell that they lead to one.
 #[cfg(unix)]
 #[test]
@@ -938,9 +1006,9 @@ fn requests_are_drawn_as_flags_say() {
     exit 2
     goodput: --arrivals: law of arrivals `gamma`: expected a number for `cv`
     exit 2
-    goodput: --input-tokens: law of lengths `normal:5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    goodput: --input-tokens: law of lengths `normal:5`: expected a whole number from 1 to 4294967295, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     exit 2
-    goodput: output_tokens.max must be at least min and at most 4294967295, got 5
+    goodput: output_tokens.max must be at least min, 9, and at most 4294967295, got 5
     exit 2
     goodput: --input-tokens: none.txt: cannot be read: No such file or directory (os error 2)
     exit 2
@@ -1021,7 +1089,7 @@ fn a_generated_trace_runs_as_the_draw_does() {
     let text = run_in(dir.path(), &["trace", "convert", "t.jsonl", "--slice", "0..1"]);
     assert!(text.contains("\"arrival_s\":0,"), "{text}");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "convert", "t.jsonl", "-o", "t.jsonl"]), @"
-    goodput: -o t.jsonl: is the input file, name another one
+    goodput: -o t.jsonl: is an input file, name another one
     exit 2
     ");
     insta::assert_snapshot!(run_in(dir.path(), &["trace", "inspect", "none.csv"]), @"
@@ -1037,6 +1105,9 @@ fn outputs_mean_the_same_in_every_command() {
     let map = "--map=ttft_ms=first_ms";
     let to = |more: &[&str]| run_in(dir.path(), &[&["report", "log.csv", map], more].concat());
     assert_eq!(to(&["-o", "-"]), to(&[]));
+    let convert =
+        |more: &[&str]| run_in(dir.path(), &[&["trace", "convert", "azure.csv"], more].concat());
+    assert_eq!(convert(&["-o", "-"]), convert(&[]));
     assert!(!dir.path().join("-").exists());
     let mut said = String::new();
     for arguments in [

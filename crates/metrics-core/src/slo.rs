@@ -417,8 +417,7 @@ fn goodput_item(item: &str) -> Result<Slo> {
     let ms: f64 = value.trim().parse().map_err(|_| {
         fail("the limit is a number of milliseconds without a unit, for example ttft:200")
     })?;
-    let limit = Seconds::from_millis(ms)
-        .map_err(|_| fail("the limit must be a finite number, at least 0"))?;
+    let limit = Seconds::from_millis(ms).map_err(|e| fail(&e.to_string()))?;
     Ok(Slo::PerRequest(Limit { latency, limit, bound: Bound::Inclusive }))
 }
 

@@ -80,7 +80,7 @@ pub enum SimError {
         value: Ticks,
     },
     /// A number of a generator is out of range.
-    #[error("{input} must be {bound}, got {value}")]
+    #[error("{input} must be {bound}, got {}", number(*value))]
     Parameter {
         /// The parameter's name.
         input: String,
@@ -88,6 +88,16 @@ pub enum SimError {
         bound: &'static str,
         /// What the caller passed.
         value: f64,
+    },
+    /// A value of a generator breaks a bound that another value of it sets.
+    #[error("{input} must be {bound}, got {value}")]
+    Bounds {
+        /// The parameter's name.
+        input: String,
+        /// What it has to be, with the other value and units.
+        bound: String,
+        /// What the caller passed, with its unit.
+        value: String,
     },
     /// Requests are not in the order in which they arrive.
     #[error(
@@ -202,6 +212,12 @@ pub enum SimError {
         /// What was refused.
         refusal: Refusal,
     },
+}
+
+/// A number in few characters, however large or small it is.
+fn number(x: f64) -> String {
+    let plain = x == 0.0 || !x.is_finite() || (1e-9..1e16).contains(&x.abs());
+    if plain { x.to_string() } else { format!("{x:e}") }
 }
 
 /// What a step refuses to a policy.

@@ -78,7 +78,7 @@ impl Ticks {
     ///
     /// # Errors
     ///
-    /// [`SimError::Grammar`] for a negative or not finite number, [`SimError::TooLarge`] beyond
+    /// [`SimError::Grammar`] for a negative or not finite number, [`SimError::Parameter`] beyond
     /// [`Ticks::LONGEST_RUN`].
     pub fn from_seconds(seconds: f64) -> Result<Self> {
         if !(0.0 <= seconds && seconds.is_finite()) {
@@ -90,8 +90,12 @@ impl Ticks {
         }
         // A float-to-integer cast saturates, so the bound below still sees what was too large.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let attoseconds = (seconds * 1e18).round() as u128;
-        Self(attoseconds).within_a_run("seconds")
+        let time = Self((seconds * 1e18).round() as u128);
+        if Self::LONGEST_RUN < time {
+            let bound = "at most 3153600000, a hundred years";
+            return Err(SimError::Parameter { input: "seconds".to_owned(), bound, value: seconds });
+        }
+        Ok(time)
     }
 
     /// Itself, unless it is beyond [`Ticks::LONGEST_RUN`].

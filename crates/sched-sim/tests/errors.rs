@@ -172,8 +172,8 @@ fn parameters_out_of_range_are_named() {
     output_tokens.median must be above 0 and below 1e9, got 0
     output_tokens.sigma must be from 0 to 10, got inf
     output_tokens.min must be at least 1, got 0
-    output_tokens.max must be at least min and at most 4294967295, got 1000
-    output_tokens.max must be at least min and at most 4294967295, got 100
+    output_tokens.max must be at least min, 2000, and at most 4294967295, got 1000
+    output_tokens.max must be at least min, 200, and at most 4294967295, got 100
     output_tokens.mean must be at least 1 and below 1e9, got 0.5
     output_tokens.exponent must be from 0 to 20, got -1
     output_tokens must be from 1 to 4294967295, got 0
@@ -183,7 +183,7 @@ fn parameters_out_of_range_are_named() {
     arrivals.off must be from 1us to a hundred years, in seconds, got 0
     arrivals.amplitude must be from 0 to 1, got 1.5
     turns must be at most 1000 turns: give the law a `max`, got 4294967295
-    think.max must be at least min, got 1
+    think.max must be at least min, 2s, got 1s
     system_prompts.tokens must be from 1 to 4294967295, got 0
     system_prompts.count must be from 1 to 1000000, got 0
     system_prompts.skew must be from 0 to 20, got -1
@@ -221,8 +221,8 @@ fn bad_laws_are_told_what_would_be_right() {
     }
     writeln!(text, "{}", "count=4".parse::<SystemPrompts>().unwrap_err()).unwrap();
     insta::assert_snapshot!(text, @"
-    law of lengths ``: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
-    law of lengths `normal:5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    law of lengths ``: expected a whole number from 1 to 4294967295, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    law of lengths `normal:5`: expected a whole number from 1 to 4294967295, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     law of lengths `uniform:5`: expected a whole number up to 2^53 for `max`
     law of lengths `uniform:5,6,7`: expected the values min, max, each once
     law of lengths `uniform:5,low=6`: expected the values min, max, each once
@@ -230,7 +230,7 @@ fn bad_laws_are_told_what_would_be_right() {
     law of lengths `uniform:5,x`: expected a whole number up to 2^53 for `max`, got `x`
     law of lengths `lognormal:median=5,mean=6,sigma=1`: expected either `median` or `mean`
     law of lengths `lognormal:sigma=1`: expected either `median` or `mean`
-    law of lengths `1.5`: expected a number of tokens, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
+    law of lengths `1.5`: expected a whole number from 1 to 4294967295, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     law of arrivals ``: expected one of `poisson`, `gamma:cv=2`, `deterministic`, `on-off:on=10s,off=30s`, `sine:amplitude=0.5,period=60s`
     law of arrivals `weibull`: expected one of `poisson`, `gamma:cv=2`, `deterministic`, `on-off:on=10s,off=30s`, `sine:amplitude=0.5,period=60s`
     law of arrivals `poisson:3`: expected no values

@@ -79,6 +79,22 @@ const STAGE: &str = "_lifecycle_metrics.json";
 const SUMMARY: &str = "summary_lifecycle_metrics.json";
 const SERVER: &str = "_prometheus_metrics.json";
 
+/// Whether a file of this name is read in a directory that a tool left.
+///
+/// # Examples
+///
+/// ```
+/// use serving_io::artifacts::may_be_read;
+///
+/// assert!(may_be_read("profile_export.jsonl"));
+/// assert!(!may_be_read("report.json"));
+/// ```
+#[must_use]
+pub fn may_be_read(name: &str) -> bool {
+    // The records of AIPerf have any name before their end.
+    ["_aiperf.json", "_aiperf.csv", ".jsonl", STAGE, SERVER].iter().any(|end| name.ends_with(end))
+}
+
 /// The stage files of inference-perf, by number.
 fn stages(directory: &Path, names: &[String]) -> Result<Vec<(u64, PathBuf)>> {
     let mut stages: Vec<(u64, PathBuf)> = Vec::new();

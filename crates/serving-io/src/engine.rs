@@ -77,7 +77,8 @@ const VALUES: [&str; 23] = [
 ];
 const FIRST_SWITCH: usize = 18;
 
-/// What says how much of a machine's memory is the KV cache's.
+/// What says how much of a machine's memory is the KV cache's; the first also sets vLLM's default
+/// limits.
 const OF_MACHINE: [&str; 3] = ["gpu_memory", "gpu_memory_utilization", "reserved_memory"];
 
 /// Other names of the same options.
@@ -405,6 +406,14 @@ impl EngineOptions {
         if let Some(tokens) = self.count("long_prefill_token_threshold")? {
             config.long_prefill_token_threshold = tokens;
         }
+        if config.long_prefill_token_threshold_adaptive && config.long_prefill_token_threshold == 0
+        {
+            notes.push(
+                "no effect without --long-prefill-token-threshold: \
+                 --long-prefill-token-threshold-adaptive"
+                    .to_owned(),
+            );
+        }
         if let Some(steps) = self.count("prefill_schedule_interval")? {
             config.prefill_schedule_interval = steps;
         }
@@ -454,7 +463,10 @@ impl EngineOptions {
         block_size: u64,
         notes: &mut Vec<String>,
     ) -> Result<u64> {
-        // What decides the pool alone leaves the rest without effect.
+        // What decides the pool alone leaves the rest without effect, but for limits by the memory.
+        let limits = ["max_num_batched_tokens", "max_num_seqs"];
+        let both_given = limits.iter().all(|name| self.get(name).is_some());
+        let of_machine = if both_given { &OF_MACHINE[..] } else { &OF_MACHINE[1..] };
         let mut unused = |names: &[&str], by: &str| {
             let given: Vec<String> = names
                 .iter()
@@ -466,7 +478,7 @@ impl EngineOptions {
             }
         };
         if let Some(blocks) = self.count("num_kv_blocks")? {
-            unused(&OF_MACHINE, "--num-kv-blocks");
+            unused(of_machine, "--num-kv-blocks");
             unused(&["kv_memory", "kv_cache_dtype"], "--num-kv-blocks");
             return Ok(blocks);
         }
@@ -482,7 +494,7 @@ impl EngineOptions {
         }
         let memory = self.size("kv_memory")?;
         if memory.is_some() {
-            unused(&OF_MACHINE, "--kv-memory");
+            unused(of_machine, "--kv-memory");
         }
         if let (Some(memory), Some(bytes)) = (memory, said) {
             let per_token = BytesPerToken::new(bytes.get()).map_err(core)?;
@@ -682,6 +694,23 @@ mod tests {
             "no effect, as --kv-memory is given: --gpu-memory-utilization"
         );
         assert_eq!(notes("--num-kv-blocks 500"), "");
+        // Of a card of 1 GiB vLLM takes the small limits, whoever gives the pool.
+        let given = "--gpu-memory 1GiB --num-kv-blocks 1000 --max-model-len 4096";
+        let small = resolved(given).unwrap();
+        assert_eq!((small.config.max_num_batched_tokens, small.config.max_num_seqs), (2048, 256));
+        assert_eq!(notes(given), "");
+        assert_eq!(notes(&format!("{given} --max-num-seqs 8")), "");
+        assert_eq!(
+            notes(&format!("{given} --max-num-seqs 8 --max-num-batched-tokens 64")),
+            "no effect, as --num-kv-blocks is given: --gpu-memory"
+        );
+        let adaptive = "--num-kv-blocks 500 --long-prefill-token-threshold-adaptive";
+        assert_eq!(
+            notes(adaptive),
+            "no effect without --long-prefill-token-threshold: \
+             --long-prefill-token-threshold-adaptive"
+        );
+        assert_eq!(notes(&format!("{adaptive} --long-prefill-token-threshold 64")), "");
         // 4 requests of 96 tokens are 384, less than the 8192 of an H100; a step of 100 tokens has
         // room for a token of 100 requests.
         assert_eq!(

@@ -225,7 +225,8 @@ pub(crate) fn unreadable(name: &str, e: &io::Error) -> IoError {
         at: Box::new(Place::file(name)),
         reason: match e.kind() {
             io::ErrorKind::UnexpectedEof => {
-                "the compressed data end too early: is the file truncated?".to_owned()
+                "the compressed data end too early, or other bytes follow them: is the file whole?"
+                    .to_owned()
             }
             _ => e.to_string(),
         },

@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::error::{IoError, Place, shown};
+use crate::error::{IoError, Place, Spot, shown};
 
 /// The keys and the raw values of one JSON object, in its order.
 pub(crate) struct Object<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
@@ -78,6 +78,24 @@ pub(crate) fn object<'a>(file: &str, line: u64, text: &'a str) -> Result<Object<
             expected: "one JSON object a line".to_owned(),
         }
     })
+}
+
+/// The value of a key of an object; none if it is not there.
+///
+/// # Errors
+///
+/// [`IoError::Repeated`] if it is there twice: nobody knows which of the values is meant.
+pub(crate) fn once<'a>(
+    row: Spot<'_>,
+    object: &[(Cow<'_, str>, &'a RawValue)],
+    key: &str,
+) -> Result<Option<&'a RawValue>, IoError> {
+    let mut values = object.iter().filter(|(k, _)| k == key);
+    let value = values.next().map(|(_, value)| *value);
+    match values.next() {
+        Some(_) => Err(IoError::Repeated { at: row.key(key).place() }),
+        None => Ok(value),
+    }
 }
 
 /// A JSON text in which no key of an object stands twice; `lines_before` counts the lines of the

@@ -34,10 +34,26 @@ const FILE: &str = "file:";
 /// # Ok::<(), serving_io::IoError>(())
 /// ```
 pub fn law(text: &str) -> Result<LengthLaw> {
-    match text.trim().strip_prefix(FILE) {
-        Some(path) => histogram(Path::new(path.trim())).map(LengthLaw::Empirical),
+    match file_of(text) {
+        Some(path) => histogram(path).map(LengthLaw::Empirical),
         None => text.trim().parse().map_err(|source| IoError::Simulation { source }),
     }
+}
+
+/// The file that a law of lengths names, if it is one of a file.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+/// use serving_io::lengths::file_of;
+///
+/// assert_eq!(file_of("file:len.txt"), Some(Path::new("len.txt")));
+/// assert_eq!(file_of("uniform:1,9"), None);
+/// ```
+#[must_use]
+pub fn file_of(text: &str) -> Option<&Path> {
+    text.trim().strip_prefix(FILE).map(|path| Path::new(path.trim()))
 }
 
 /// The lengths of a file.

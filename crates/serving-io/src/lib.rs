@@ -33,7 +33,7 @@
 
 pub mod aiperf;
 mod arrays;
-mod artifacts;
+pub mod artifacts;
 pub mod chrome_trace;
 pub mod columns;
 mod config;

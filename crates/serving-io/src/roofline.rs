@@ -71,9 +71,16 @@ impl RooflineSource {
     ///
     /// # Errors
     ///
-    /// [`IoError::Engine`] if parameters or weights of the model are not known,
-    /// [`IoError::Simulation`] for coefficients that are absurd.
+    /// [`IoError::Engine`] if parameters or weights of the model are not known, or for coefficients
+    /// that are absurd.
     pub fn step_time(&self) -> Result<Roofline> {
+        let Self { mfu, mbu, overhead, .. } = self;
+        let simulation = |e: sched_sim::SimError| IoError::Engine {
+            problem: format!(
+                "roofline: mfu={mfu:?}, mbu={mbu:?}, overhead={}: {e}",
+                overhead.compact()
+            ),
+        };
         let work = Work::of(&self.machine, self.kv_dtype_bytes)?;
         let peak = work.peak.get() * self.mfu;
         let bandwidth = work.bandwidth.get() * self.mbu;
@@ -123,6 +130,14 @@ impl RooflineSource {
         }
         lines
     }
+}
+
+/// The configuration of a model that the parts of a roofline name, if they name one.
+pub(crate) fn config_of(parts: &str) -> Option<&Path> {
+    parts.split(',').find_map(|part| {
+        let (key, value) = part.split_once('=')?;
+        (key.trim() == "config").then(|| Path::new(value.trim()))
+    })
 }
 
 fn has_windows(kv: &KvShape) -> bool {

@@ -71,7 +71,7 @@
 //! # Ok::<(), serving_io::IoError>(())
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use metrics_core::measured::{Cut, Cuts};
 use metrics_core::slo::SloSet;
@@ -119,6 +119,8 @@ pub struct Scenario {
     pub workload: WorkloadSource,
     /// What is compared; at least one.
     pub variants: Vec<Variant>,
+    /// The files that it names, so that nothing is written over them.
+    pub files: Vec<PathBuf>,
 }
 
 /// A text in both languages.
@@ -247,7 +249,7 @@ impl std::str::FromStr for StepTimeSource {
         if let Some(parts) = text.strip_prefix(roofline::PREFIX) {
             return parts.parse().map(|r| Self::Roofline(Box::new(r)));
         }
-        if Path::new(text).extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) {
+        if is_step_time_file(text) {
             return step_time_file(Path::new(text));
         }
         if !text.contains('=') {
@@ -258,6 +260,35 @@ impl std::str::FromStr for StepTimeSource {
         }
         text.parse().map(Self::Affine).map_err(simulation)
     }
+}
+
+impl StepTimeSource {
+    /// The file that a text of a step time names, if it names one: that of a fit, or the
+    /// configuration of a model.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use serving_io::scenario::StepTimeSource;
+    ///
+    /// let file = StepTimeSource::file_of("roofline:config=my/config.json,gpu=h100");
+    /// assert_eq!(file, Some(Path::new("my/config.json")));
+    /// assert_eq!(StepTimeSource::file_of("llama-3.1-8b-h100-sxm"), None);
+    /// ```
+    #[must_use]
+    pub fn file_of(text: &str) -> Option<&Path> {
+        let text = text.trim();
+        match text.strip_prefix(roofline::PREFIX) {
+            Some(parts) => roofline::config_of(parts),
+            None => is_step_time_file(text).then(|| Path::new(text)),
+        }
+    }
+}
+
+/// Whether a text of a step time is the name of a file.
+fn is_step_time_file(text: &str) -> bool {
+    Path::new(text).extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
 }
 
 /// A file of a fitted step time.
@@ -423,6 +454,7 @@ impl Scenario {
         let raw: RawScenario = parse(file, text)?;
         let source = Source { file, text };
         check_version(file, text, &raw.schema_version)?;
+        let files = raw.files();
         let span = raw.workload.span();
         let workload = source.workload(raw.workload.into_inner(), span)?;
         let mut variants: Vec<Variant> = Vec::new();
@@ -452,7 +484,36 @@ impl Scenario {
                 }
             }
         }
-        Ok(Self { name, title: raw.title, about: raw.about, workload, variants })
+        Ok(Self { name, title: raw.title, about: raw.about, workload, variants, files })
+    }
+}
+
+impl RawScenario {
+    /// The files that its texts name, each once.
+    fn files(&self) -> Vec<PathBuf> {
+        fn text(value: Option<&Spanned<String>>) -> Option<&str> {
+            value.map(|text| text.get_ref().as_str())
+        }
+        let workload = self.workload.get_ref();
+        let mut files: Vec<&Path> =
+            text(workload.trace.as_ref()).map(Path::new).into_iter().collect();
+        if let Some(drawn) = workload.generate.as_ref().map(Spanned::get_ref) {
+            files.extend(text(drawn.pairs.as_ref()).map(Path::new));
+            let laws = [&drawn.input_tokens, &drawn.output_tokens, &drawn.turns];
+            files.extend(laws.into_iter().filter_map(|law| lengths::file_of(text(law.as_ref())?)));
+        }
+        let settings = self.settings.as_ref().map(|s| s.get_ref().step_time.as_ref());
+        let variants = self.variants.iter().flat_map(Spanned::get_ref);
+        let step_times =
+            settings.into_iter().chain(variants.map(|v| v.get_ref().step_time.as_ref()));
+        files.extend(step_times.filter_map(|time| StepTimeSource::file_of(text(time)?)));
+        let mut named: Vec<PathBuf> = Vec::new();
+        for file in files {
+            if !named.iter().any(|n| n == file) {
+                named.push(file.to_owned());
+            }
+        }
+        named
     }
 }
 

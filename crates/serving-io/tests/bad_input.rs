@@ -71,7 +71,7 @@ fn files_that_are_no_text() {
     assert_snapshot!(say([0x89, b'P', 0, 1]), @"f, byte 2: a zero byte, as in a binary file, expected UTF-8 text");
     assert_snapshot!(say([b'a', b',', 0xc3, b'\n']), @"f, byte 2: byte 0xc3, expected UTF-8 text");
     assert_snapshot!(say([0xff, 0xfe, b'{', 0]), @"f, byte 0: a UTF-16 byte order mark, expected UTF-8 text");
-    assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early: is the file truncated?");
+    assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early, or other bytes follow them: is the file whole?");
     let here = read_path(Path::new("tests"), &Options::default()).unwrap_err();
     assert_snapshot!(here.to_string(), @"tests: is a directory without the files of a benchmark tool, expected a file or the directory that AIPerf or inference-perf leaves (profile_export.jsonl, per_request_lifecycle_metrics.json)");
     let nowhere = read_path(Path::new("tests/nowhere"), &Options::default()).unwrap_err();

@@ -262,7 +262,7 @@ fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("rate_per_s = 2.5", "rate_per_s = nan"), @"s.toml, line 8, `rate_per_s`: found NaN, expected from 1e-6 to 1e9 requests per second");
     assert_snapshot!(fault("mean=100", "mean=100,median=5"), @"s.toml, line 10, `input_tokens`: law of lengths `lognormal:mean=100,median=5,sigma=1,max=1000`: expected either `median` or `mean`");
     assert_snapshot!(fault("sigma=1,", "sigma=-1,"), @"s.toml, line 10, `input_tokens`: input_tokens.sigma must be from 0 to 10, got -1");
-    assert_snapshot!(fault("max=1000", "max=0"), @"s.toml, line 10, `input_tokens`: input_tokens.max must be at least min and at most 4294967295, got 0");
+    assert_snapshot!(fault("max=1000", "max=0"), @"s.toml, line 10, `input_tokens`: input_tokens.max must be at least min, 1, and at most 4294967295, got 0");
     assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma\""), @"s.toml, line 10, `arrivals`: law of arrivals `gamma`: expected a number for `cv`");
     assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma:cv=0\""), @"s.toml, line 10, `arrivals`: arrivals.cv must be from 0.01 to 10, got 0");
     assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"3\""), @"s.toml, line 6, `workload.generate`: expected both `turns` and `think`, or neither");

@@ -202,11 +202,11 @@ fn faults_of_a_file_name_it_and_what_is_right() {
     assert_snapshot!(say(""), @"f: is empty, expected a trace, one request a row");
     assert_snapshot!(say("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"), @"f: holds no requests, expected at least one request");
     assert_snapshot!(say("arrival_s,input_tokens,output_tokens\n0,5,0\n"), @"f: holds no requests, expected at least one with 1 token or more each way");
-    assert_snapshot!(say("time,prompt,answer\n0,1,1\n"), @"f: no column for arrival; the file has `time`, `prompt`, `answer`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
-    assert_snapshot!(say("arrival_s,prompt,output_tokens\n0,1,1\n"), @"f: no column for input_tokens; the file has `arrival_s`, `prompt`, `output_tokens`; map one, for example `--map input_tokens=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
-    assert_snapshot!(say("TIMESTAMP,ContextTokens\r\n2023-11-16 18:15:46.6805900,374\r\n"), @"f: no column for arrival; the file has `TIMESTAMP`, `ContextTokens`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`");
+    assert_snapshot!(say("time,prompt,answer\n0,1,1\n"), @"f: no column for arrival; the file has `time`, `prompt`, `answer`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`");
+    assert_snapshot!(say("arrival_s,prompt,output_tokens\n0,1,1\n"), @"f: no column for input_tokens; the file has `arrival_s`, `prompt`, `output_tokens`; map one, for example `--map input_tokens=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`");
+    assert_snapshot!(say("TIMESTAMP,ContextTokens\r\n2023-11-16 18:15:46.6805900,374\r\n"), @"f: no column for arrival; the file has `TIMESTAMP`, `ContextTokens`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`");
     assert_snapshot!(say("[1, 2]"), @"f: begins with `[1, 2]`; expected Azure LLM inference trace (`azure`), BurstGPT trace (`burstgpt`), Mooncake trace (`mooncake`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
-    assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early: is the file truncated?");
+    assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early, or other bytes follow them: is the file whole?");
     assert_snapshot!(say("arrival_s,arrival_ms,input_tokens,output_tokens\n0,0,1,1\n"), @"column map `arrival_ms`: arrival is already mapped to `arrival_s`, expected one column");
     let map = TraceMap::parse(["arrival_s=t", "input_tokens=i", "output_tokens=o"]).unwrap();
     let options = TraceOptions { map, format: None };
@@ -437,4 +437,65 @@ fn a_profile_is_counted_by_hand() {
     let one = one.unwrap();
     assert_eq!((one.rate_per_s, one.peak_minute_per_s, one.gap_cv), (None, None, None));
     assert_eq!(one.shared_prefix, None);
+}
+
+/// Nobody knows which of two values is meant, wherever they stand.
+#[test]
+fn a_key_that_stands_twice_is_refused() {
+    let said = |line: &str| {
+        let options = TraceOptions::default();
+        read_trace("f", Cursor::new(line.as_bytes().to_vec()), &options).unwrap_err().to_string()
+    };
+    let mooncake = |more: &str| {
+        said(&format!(
+            r#"{{"timestamp":0,"input_length":5,"output_length":2,"hash_ids":[1]{more}}}"#
+        ))
+    };
+    assert_snapshot!(mooncake(r#","input_length":700"#), @"f, line 1, `input_length`: appears twice, expected once");
+    assert_snapshot!(mooncake(r#","hash_ids":[2]"#), @"f, line 1, `hash_ids`: appears twice, expected once");
+    // In the first line two columns would have one field; here it is the second.
+    let lines = |more: &str| {
+        let line = r#"{"arrival_s":0,"input_tokens":5,"output_tokens":2"#;
+        said(&format!("{line}}}\n{line}{more}}}"))
+    };
+    assert_snapshot!(lines(r#","input_tokens":7"#), @"f, line 2, `input_tokens`: appears twice, expected once");
+    assert_snapshot!(lines(r#","priority":1,"priority":2"#), @"f, line 2, `priority`: appears twice, expected once");
+    let segments = r#","prompt_segments":[[1,5]],"prompt_segments":[[2,5]]"#;
+    assert_snapshot!(lines(segments), @"f, line 2, `prompt_segments`: appears twice, expected once");
+    let answers = r#","prompt_segments":[[1,5]],"answer_segment":2,"answer_segment":3"#;
+    assert_snapshot!(lines(answers), @"f, line 2, `answer_segment`: appears twice, expected once");
+}
+
+/// A priority is a whole number of 64 bits; a map needs it in every row.
+#[test]
+fn what_is_no_priority_is_refused() {
+    let said = |priority: &str| {
+        let line = format!(
+            r#"{{"arrival_s":0,"input_tokens":5,"output_tokens":2,"priority":{priority}}}"#
+        );
+        let options = TraceOptions::default();
+        read_trace("f", Cursor::new(line.into_bytes()), &options).unwrap_err().to_string()
+    };
+    for wrong in ["1.5", "\"1\"", "null", "true", "9223372036854775808", "1e3"] {
+        let text = said(wrong);
+        assert!(text.contains("`priority`") && text.contains("9223372036854775807"), "{text}");
+    }
+    let csv = "arrival_s,input_tokens,output_tokens,priority\n0,5,2,-9223372036854775808\n";
+    assert_eq!(trace(csv).workload.requests()[0].priority, i64::MIN);
+    let map = ["arrival_s=t", "input_tokens=i", "output_tokens=o", "priority=p"];
+    let lines = "{\"t\":0,\"i\":5,\"o\":2,\"p\":4}\n{\"t\":0,\"i\":5,\"o\":2}\n";
+    let options = TraceOptions { map: TraceMap::parse(map).unwrap(), format: None };
+    let lacking = read_trace("f", Cursor::new(lines.as_bytes()), &options).unwrap_err();
+    assert_snapshot!(lacking.to_string(), @"f, line 2, `p`: found nothing, expected a whole number from -9223372036854775808 to 9223372036854775807");
+}
+
+/// A file that a second writer added to is no whole one, whatever its first part holds.
+#[test]
+fn bytes_behind_a_zipped_trace_are_told() {
+    let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    zipped.write_all(AZURE.as_bytes()).unwrap();
+    let mut bytes = zipped.finish().unwrap();
+    bytes.extend_from_slice(b"xx");
+    let said = read_trace("f", Cursor::new(bytes), &TraceOptions::default()).unwrap_err();
+    assert_snapshot!(said.to_string(), @"f: cannot be read: the compressed data end too early, or other bytes follow them: is the file whole?");
 }

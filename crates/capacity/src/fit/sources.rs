@@ -27,6 +27,8 @@ use super::model::check;
 use super::point::Source;
 use crate::error::{FitError, Result};
 
+pub use self::kernels::is_kernel_table;
+
 /// What a source of requests is called; its file can be replayed.
 pub const REQUEST_LOG: &str = "request log";
 

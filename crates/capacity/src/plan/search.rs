@@ -3,7 +3,6 @@
 
 use metrics_core::interval::{Confidence, mean_independent};
 use metrics_core::summary::Summary;
-use rayon::prelude::*;
 use sched_sim::drive::drive;
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::workload::{ArrivalLaw, ClosedLoop, Delay, WorkloadSpec};
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::queue::MOST_REPLICAS;
 use crate::error::{PlanError, Result};
 use crate::goals::Goal;
+use crate::order::in_order;
 use crate::replica::{Scheduler, Served, SharedStepTime, serve};
 
 /// The requests of a simulation.
@@ -196,11 +196,9 @@ impl Search<'_> {
         let mut upto = FIRST_SEEDS.min(self.most_seeds).max(2);
         loop {
             let from = runs.len() as u64;
-            let more: Result<Vec<_>, PlanError> = (from..upto)
-                .into_par_iter()
-                .map(|i| self.shares(replicas, &goals, self.seed.wrapping_add(i)))
-                .collect();
-            runs.extend(more?);
+            let shares = |i: u64| self.shares(replicas, &goals, self.seed.wrapping_add(i));
+            let more = in_order((from..upto).collect(), shares).map_err(|(_, error)| error)?;
+            runs.extend(more);
             let (reached, decision) = self.decide(&runs)?;
             if decision != Decision::Undecided || self.most_seeds <= upto {
                 return Ok(Probe { replicas, decision, goals: reached, seeds: upto });

@@ -87,7 +87,7 @@ fn kernels(arguments: &Arguments, group: Option<&Group>) -> Result<FittedStepTim
         step,
         regimes: Vec::new(),
     };
-    match (group, &arguments.step_time) {
+    match (group, arguments.step_time.as_ref().map(|kernels| &kernels.source)) {
         (Some(group), _) => file(&group.fitted, about(arguments, group, &file_names))
             .map_err(|e| anyhow!("--calibrate: {e}")),
         (None, Some(StepTimeSource::Fitted(f))) => {

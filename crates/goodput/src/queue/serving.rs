@@ -345,7 +345,7 @@ pub fn stable(a: &Stability, language: Language) -> Result<Answer> {
 pub struct Burst {
     /// Trace whose arrivals are measured: any that `goodput sim --trace` reads.
     #[arg(value_name = "TRACE", required_unless_present = "gap_cv", conflicts_with = "gap_cv")]
-    trace: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
     /// Coefficient of variation of the gaps between arrivals, instead of a trace.
     #[arg(long, value_name = "CV")]
     gap_cv: Option<String>,

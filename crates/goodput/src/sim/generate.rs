@@ -1,6 +1,6 @@
 //! Requests drawn from a seed, as flags say them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use metrics_core::grammar;
@@ -69,6 +69,23 @@ impl GeneratorArguments {
     pub fn arrival(&self) -> Option<&'static str> {
         let flags = [("--rate", self.rate.is_some()), ("--arrivals", self.arrivals.is_some())];
         flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// A flag of how requests arrive by themselves, if one was given.
+    pub fn of_arrivals(&self) -> Option<&'static str> {
+        let flags = [
+            ("--rate", self.rate.is_some()),
+            ("--arrivals", self.arrivals.is_some()),
+            ("--turns", self.turns.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// The files that are read.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let laws = [&self.input_tokens, &self.output_tokens, &self.turns];
+        let laws = laws.into_iter().filter_map(|law| serving_io::lengths::file_of(law.as_deref()?));
+        laws.map(Path::to_path_buf).chain(self.pairs.clone()).collect()
     }
 
     /// How long a user thinks, if that is said.

@@ -31,20 +31,25 @@ fn for_their_source(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// What arrives, and the settings that flags vary.
+fn bases(arguments: &Arguments, output: Option<&Path>) -> Result<(Source, Vec<Setting>)> {
+    if let Some(path) = &arguments.trace {
+        return Ok((traced(path, &arguments.part)?, vec![Setting::of_a_trace()?]));
+    }
+    let scenario = match &arguments.scenario {
+        Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
+        None => Scenario::built_in().map_err(|e| anyhow!("{e}"))?,
+    };
+    arguments.check_inputs(&scenario.files, output)?;
+    scenario_settings(arguments, scenario)
+}
+
 /// What arrives, and under which settings.
-pub(super) fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
+pub(super) fn plan(arguments: &Arguments, output: Option<&Path>) -> Result<(Source, Vec<Setting>)> {
     let slo = arguments.objectives.set(&[])?;
     let slo = (!slo.is_empty()).then_some(slo);
     for_their_source(arguments)?;
-    let (source, bases) = if let Some(path) = &arguments.trace {
-        (traced(path, &arguments.part)?, vec![Setting::of_a_trace()?])
-    } else {
-        let scenario = match &arguments.scenario {
-            Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
-            None => Scenario::built_in().map_err(|e| anyhow!("{e}"))?,
-        };
-        scenario_settings(arguments, scenario)?
-    };
+    let (source, bases) = bases(arguments, output)?;
     let step_time = arguments
         .step_time
         .as_deref()
@@ -69,6 +74,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
         bail!("--num-kv-blocks and --kv-memory both say how large the KV cache is: give one");
     }
     let servers = Servers::of(arguments)?;
+    let none = EngineOptions::default();
     let mut settings: Vec<Setting> = Vec::new();
     for base in &bases {
         for policy in &or_own(&policies, &base.policy) {
@@ -95,7 +101,12 @@ pub(super) fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                 for &chunk in &chunks {
                     for (engine, server) in &options {
                         for &rate_scale in &or_own(&scales, &base.rate_scale) {
-                            let mut engine = engine.clone().over(&base.engine);
+                            // Another scheduler follows none of vLLM's options.
+                            let mut engine = if is_vllm {
+                                engine.clone().over(&base.engine)
+                            } else {
+                                none.clone()
+                            };
                             if is_vllm && max_num_seqs > 0 {
                                 engine.set("max_num_seqs", &max_num_seqs.to_string())?;
                             }
@@ -121,8 +132,8 @@ pub(super) fn plan(arguments: &Arguments) -> Result<(Source, Vec<Setting>)> {
                                 ..base.clone()
                             };
                             let mut setting = setting.show_limit();
-                            if arguments.scenario.is_some() && limits.is_empty() {
-                                setting.note_limit(base);
+                            if arguments.scenario.is_some() {
+                                setting.note_left_behind(base, limits.is_empty());
                             }
                             add(&mut settings, setting);
                         }
@@ -307,11 +318,12 @@ impl Servers {
                 for block_size in options(sizes, own.block_size) {
                     let preempts = may_swap(policy) && kv_blocks.is_some();
                     let how = if preempts { self.preemptions.as_slice() } else { &[] };
+                    let own_preemption = own.preemption.filter(|_| preempts);
                     let caches = caches_prefixes(policy) && kv_blocks.is_some();
                     let caching = if caches { self.caching.as_slice() } else { &[] };
                     let own_caching = own.enable_prefix_caching.filter(|_| caches);
                     for order in options(&self.orders, own.order) {
-                        for preemption in options(how, own.preemption) {
+                        for preemption in options(how, own_preemption) {
                             for caching in options(caching, own_caching) {
                                 let mut server = own.clone();
                                 server.max_num_batched_tokens = tokens;
@@ -336,6 +348,12 @@ fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
     if list.is_empty() { vec![own.clone()] } else { list.to_vec() }
 }
 
+/// A flag of arrivals that wait for no answer, if one was given.
+fn of_an_open_loop(arguments: &Arguments) -> Option<&'static str> {
+    let scaled = (!arguments.rate_scale.is_empty()).then_some("--rate-scale");
+    arguments.generate.of_arrivals().or(scaled)
+}
+
 /// Every setting with every number of replicas, router and number of users.
 fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Setting>> {
     let counts = |option: &str, list: &[String], max: u64| -> Result<Vec<u64>> {
@@ -348,12 +366,21 @@ fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Sett
     let routers = (arguments.router.iter())
         .map(|r| r.trim().parse().map_err(|e| anyhow!("--router: {e}")))
         .collect::<Result<Vec<RouterKind>>>()?;
+    let open_loop = of_an_open_loop(arguments);
+    let users_of_scenario = settings.iter().find(|s| s.users.is_some());
+    if let (Some(flag), Some(setting)) = (open_loop, users_of_scenario) {
+        let whose = setting.name.as_ref().map_or(String::new(), |n| format!("variant {n} of "));
+        bail!(
+            "{flag}: is for an open loop, and {whose}the scenario has users, who wait for answers"
+        );
+    }
     let has_users = !users.is_empty() || settings.iter().any(|s| s.users.is_some());
     if arguments.generate.only_think() && !has_users {
         bail!("--think: is for --users, or for sessions with --turns");
     }
     let users: Vec<Option<u64>> = users.into_iter().map(Some).collect();
     let mut all: Vec<Setting> = Vec::new();
+    let mut routes = false;
     for setting in settings {
         // A number of replicas, or two pools: flags give one of them.
         let pools: Vec<_> = pools::of(arguments, &setting)?.into_iter().map(Some).collect();
@@ -366,12 +393,22 @@ fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Sett
                 for &users in &or_own(&users, &setting.users) {
                     // One server has no use for a router.
                     let most = pools.map_or(replicas, |pools| pools.prefill.max(pools.decode));
-                    let router = if most == 1 { RouterKind::LeastRequests } else { router };
-                    let setting = Setting { replicas, pools, router, users, ..setting.clone() };
+                    let mut setting = Setting { replicas, pools, users, ..setting.clone() };
+                    if most == 1 && setting.router != RouterKind::LeastRequests {
+                        let own = setting.router;
+                        setting.remarks.extend(routers.is_empty().then(|| {
+                            format!("router {own} of the scenario says nothing with one server")
+                        }));
+                    }
+                    routes |= most != 1;
+                    setting.router = if most == 1 { RouterKind::LeastRequests } else { router };
                     add(&mut all, setting);
                 }
             }
         }
+    }
+    if !routers.is_empty() && !routes {
+        bail!("--router: says nothing with one server, or one in each pool");
     }
     Ok(all)
 }
@@ -389,6 +426,9 @@ fn traced(path: &Path, part: &Part) -> Result<Source> {
     })
 }
 
+/// Most requests that a run holds: 15 GB of them, more than most machines have to spare.
+const MOST_HELD: u64 = 50_000_000;
+
 /// The requests and variants of a scenario.
 fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Source, Vec<Setting>)> {
     let mut source = scenario.workload;
@@ -399,6 +439,15 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
     }
     if let (Some(flag), None) = (arguments.generate.given(), &drawn) {
         bail!("{flag}: the requests of scenario {} are not drawn from a seed", scenario.name);
+    }
+    if let (false, Some(spec)) = (arguments.sketch, &drawn)
+        && MOST_HELD < spec.requests
+    {
+        bail!(
+            "--requests: {} would be held in memory, some 0.3 kB each; above {MOST_HELD} add --sketch, \
+             which holds none",
+            spec.requests
+        );
     }
     if let (true, None) = (arguments.sketch, &drawn) {
         bail!(

@@ -33,7 +33,7 @@ fn counts(text: &str) -> Result<(u64, u64)> {
         let Some(i) = NAMES.iter().position(|known| *known == name.trim()) else {
             bail!("--disagg: expected prefill=N,decode=M, got `{text}`");
         };
-        let n = served::replicas("--disagg", n)?;
+        let n = served::replicas(&format!("--disagg {}", NAMES[i]), n)?;
         if counts[i].replace(n).is_some() {
             bail!("--disagg: {} is given twice in `{text}`", NAMES[i]);
         }

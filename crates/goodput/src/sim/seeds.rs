@@ -7,7 +7,6 @@ use metrics_core::format;
 use metrics_core::interval::{Interval, difference_paired, mean_independent};
 use metrics_core::summary::Summary;
 use metrics_core::validity::Level;
-use rayon::prelude::*;
 use sched_sim::workload::WorkloadSpec;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +14,9 @@ use super::columns::{Column, columns};
 use super::render::{self, Named, settings_of};
 use super::saturation::Saturation;
 use super::targets::{self, OverSeeds};
-use super::{Arguments, Setting, Simulated, Source, generate, in_parallel, simulate};
+use super::{
+    Arguments, Setting, Simulated, Source, generate, in_order, in_parallel, named, simulate,
+};
 use crate::output::{self, Format};
 use crate::report::finding_json;
 
@@ -54,6 +55,7 @@ fn replicated(
     settings: Vec<Setting>,
     seeds: RangeInclusive<u64>,
 ) -> Result<Vec<Replicated>> {
+    let names = named("setting", render::varying(&settings.iter().collect::<Vec<_>>()));
     let of_seed = |seed: u64| -> Result<Vec<Simulated>> {
         let mut spec = spec.clone();
         spec.seed = seed;
@@ -64,14 +66,13 @@ fn replicated(
             notes: Vec::new(),
             saturation: Saturation::default(),
         };
-        let settings = settings.par_iter();
-        settings.map(|setting| simulate(arguments, &drawn, setting.clone(), false)).collect()
+        let run = |setting: &Setting| simulate(arguments, &drawn, setting.clone(), false);
+        in_order(settings.iter().collect(), &names, run)
     };
     let seeds: Vec<u64> = seeds.collect();
+    let of_seeds = named("seed", seeds.iter().map(u64::to_string).collect());
     let runs = seeds.len().saturating_mul(settings.len());
-    let by_seed = in_parallel(arguments.jobs, runs, || {
-        seeds.into_par_iter().map(of_seed).collect::<Result<Vec<_>>>()
-    })?;
+    let by_seed = in_parallel(arguments.jobs, runs, || in_order(seeds, &of_seeds, of_seed))?;
     let mut all: Vec<Replicated> =
         settings.into_iter().map(|setting| Replicated { setting, runs: Vec::new() }).collect();
     for runs in by_seed {

@@ -142,10 +142,30 @@ impl Setting {
         self
     }
 
-    /// Says that a scenario's limit for the scheduler of one kind is not that of the other.
-    pub(super) fn note_limit(&mut self, variant: &Self) {
+    /// Says what of a scenario's variant is not for the policy here; `own_limit`: whether no flag
+    /// gives a batch limit.
+    pub(super) fn note_left_behind(&mut self, variant: &Self, own_limit: bool) {
+        let other_kind = variant.is_vllm() != self.is_vllm();
+        let chunk = (self.chunk == 0 && 0 < variant.chunk).then(|| variant.chunk.to_string());
+        let engine = variant.engine.given().iter().filter(|_| other_kind).cloned();
+        let given = engine.chain(variant.server.given()).chain(chunk.map(|n| ("chunk", n)));
+        let own = self.server.given();
+        let followed = |name: &str| name == "max_num_seqs" || own.iter().any(|o| o.0 == name);
+        let left: Vec<String> = given
+            .filter(|(name, _)| !followed(name))
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        if !left.is_empty() {
+            let is = if left.len() == 1 { "is" } else { "are" };
+            self.remarks.push(format!(
+                "{} of the scenario {is} for {}, not for {}: left out",
+                left.join(", "),
+                variant.policy,
+                self.policy
+            ));
+        }
         let limit = variant.limit_of_options().unwrap_or(variant.max_num_seqs);
-        if 0 < limit && variant.is_vllm() != self.is_vllm() {
+        if own_limit && 0 < limit && other_kind {
             let (whose, other) = (&variant.policy, &self.policy);
             self.remarks.push(format!(
                 "max_num_seqs {limit} of the scenario is for {whose}, not for {other}: \

@@ -20,7 +20,7 @@ use super::believed::{CHECKS, conservation, raised};
 use super::pools::Moved;
 use super::remarks::ignored_prefixes;
 use super::served::Maker;
-use super::{Arguments, Overload, Setting, Simulated, Source, loads, refused, window_of};
+use super::{Arguments, Overload, Setting, Simulated, Source, loads, nobody, refused, window_of};
 
 /// The load is measured on so many of the first requests, which have to be kept for it.
 const LOAD_SAMPLE: usize = 10_000;
@@ -155,7 +155,7 @@ pub fn simulate(
             facts.conservation = Some(conservation(&statistics));
             raised(&facts, overload)
         }
-        None => bail!("no request arrives before the run ends"),
+        None => return Err(nobody(&setting, head.requests().first())),
     };
     Ok(Simulated {
         requests: usize::try_from(spec.requests).unwrap_or(usize::MAX),

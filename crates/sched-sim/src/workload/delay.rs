@@ -56,7 +56,14 @@ impl Delay {
             }
             Self::Uniform { min, max } => {
                 max.within_a_run("a think time")?;
-                within(input, "max", max.seconds(), "at least min", min <= max)
+                if max < min {
+                    return Err(SimError::Bounds {
+                        input: format!("{input}.max"),
+                        bound: format!("at least min, {}", min.compact()),
+                        value: max.compact(),
+                    });
+                }
+                Ok(())
             }
             Self::LogNormal { median, sigma } => {
                 median.within_a_run("a think time")?;

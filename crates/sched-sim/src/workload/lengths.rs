@@ -74,8 +74,6 @@ pub enum LengthLaw {
 }
 
 const WHAT: &str = "law of lengths";
-const MAX_BOUND: &str = "at least min and at most 4294967295";
-
 impl LengthLaw {
     /// Checks the parameters; `input` names them.
     ///
@@ -86,7 +84,14 @@ impl LengthLaw {
         let bounds = |min: u64, max: u64| {
             within(input, "min", min as f64, "at least 1", 1 <= min)?;
             let good = min <= max && max <= Workload::LARGEST_TOKENS;
-            within(input, "max", max as f64, MAX_BOUND, good)
+            if !good {
+                return Err(SimError::Bounds {
+                    input: format!("{input}.max"),
+                    bound: format!("at least min, {min}, and at most {}", Workload::LARGEST_TOKENS),
+                    value: max.to_string(),
+                });
+            }
+            Ok(())
         };
         match *self {
             Self::Constant(n) => {
@@ -220,7 +225,7 @@ impl FromStr for LengthLaw {
                 SimError::Grammar {
                     what: WHAT,
                     text: text.to_owned(),
-                    expected: "a number of tokens, or one of `uniform:100,200`, \
+                    expected: "a whole number from 1 to 4294967295, or one of `uniform:100,200`, \
                                `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, \
                                `zipf:exponent=1.2,max=4096`"
                         .to_owned(),

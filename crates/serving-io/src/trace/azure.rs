@@ -47,6 +47,7 @@ impl TraceReader for Azure {
                 input: "ContextTokens".to_owned(),
                 output: "GeneratedTokens".to_owned(),
                 id: None,
+                priority: None,
             })
         })
     }

@@ -49,6 +49,7 @@ impl TraceReader for BurstGpt {
                 input: "Request tokens".to_owned(),
                 output: "Response tokens".to_owned(),
                 id: None,
+                priority: None,
             })
         })?;
         if cells.iter().any(|c| c == "Session ID" || c == "SessionID") {

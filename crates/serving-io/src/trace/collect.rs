@@ -22,6 +22,12 @@ const LATEST: u128 = 253_402_300_799 * SECOND;
 /// What a number of tokens should be.
 const TOKENS: &str = "a whole number of tokens from 0 to 4294967295";
 
+/// What an arrival should be that is later than any clock of a file.
+const TOO_LATE: &str = "an arrival before the year 10000 on a Unix clock: is the unit right?";
+
+/// What a priority should be.
+const PRIORITY: &str = "a whole number from -9223372036854775808 to 9223372036854775807";
+
 /// The value of one cell.
 pub(super) struct Value<'a> {
     /// As text, without quotes.
@@ -48,6 +54,7 @@ pub(super) struct RowValues<'a> {
     pub(super) input: Value<'a>,
     pub(super) output: Value<'a>,
     pub(super) id: Option<Value<'a>>,
+    pub(super) priority: Option<Value<'a>>,
 }
 
 /// How many rows had something, and where the first of them is.
@@ -139,7 +146,15 @@ impl<'a> Collector<'a> {
             }
             _ => RequestId::Number(row.line),
         };
-        self.request(arrival, (clock, row.arrival.text), id, input, output)
+        let priority = match (&columns.priority, &row.priority) {
+            (Some(key), Some(value)) => priority(at.key(key), value)?,
+            _ => 0,
+        };
+        self.request(arrival, (clock, row.arrival.text), id, input, output)?;
+        if let Some(request) = self.requests.last_mut().filter(|_| self.last_line == row.line) {
+            request.priority = priority;
+        }
+        Ok(())
     }
 
     /// The file's clock in attoseconds.
@@ -157,6 +172,11 @@ impl<'a> Collector<'a> {
             return Ok(stamp.unix);
         };
         let clock = (!value.quoted).then(|| scaled(value.text, form.power())).flatten();
+        // A number that no clock here can hold is too large, and no other fault.
+        let large = |text: &str| text.parse::<f64>().is_ok_and(|x| x.is_finite() && 1.0 < x);
+        if clock.is_none() && !value.quoted && large(value.text) {
+            return Err(value.wrong(at, TOO_LATE));
+        }
         clock.ok_or_else(|| value.wrong(at, format!("a number of {unit}, at least 0")))
     }
 
@@ -175,9 +195,7 @@ impl<'a> Collector<'a> {
             expected,
         };
         if LATEST < clock {
-            return Err(wrong(
-                "an arrival before the year 10000 on a Unix clock: is the unit right?".to_owned(),
-            ));
+            return Err(wrong(TOO_LATE.to_owned()));
         }
         let (above_line, above, ref above_written) = self.above;
         if clock < above {
@@ -270,6 +288,12 @@ fn tokens(at: Spot<'_>, value: &Value<'_>) -> Result<u64> {
         .flatten()
         .filter(|&n| n <= Workload::LARGEST_TOKENS)
         .ok_or_else(|| value.wrong(at, TOKENS))
+}
+
+/// Who runs first under an order by priority.
+fn priority(at: Spot<'_>, value: &Value<'_>) -> Result<i64> {
+    let number = (!value.quoted).then(|| value.text.trim().parse().ok()).flatten();
+    number.ok_or_else(|| value.wrong(at, PRIORITY))
 }
 
 /// A whole number written with a point or an exponent.

@@ -2,7 +2,7 @@
 //!
 //! CSV and JSON lines are read as [request logs](crate::generic) are. What differs: `arrival_s`
 //! (or another unit, or `arrival` with stamps), `input_tokens` and `output_tokens` are needed in
-//! every row, and nothing else but `id` is read. JSON numbers are read from their digits, so that
+//! every row, and nothing else but `id` and `priority` is read. JSON numbers are read from their digits, so that
 //! `1700000000.1234567` loses none.
 //!
 //! JSON lines may say which tokens a prompt has: `prompt_segments` and `answer_segment`, as
@@ -68,9 +68,10 @@ impl TraceReader for TraceCsv {
     }
 }
 
-/// Whether some name is a field that says more than an id does.
+/// Whether some name is a field that says of a load.
 fn any_field(names: &[String]) -> bool {
-    names.iter().any(|n| TraceField::named(n).is_some_and(|f| f != TraceField::Id))
+    let of_no_load = |f| matches!(f, TraceField::Id | TraceField::Priority);
+    names.iter().any(|n| TraceField::named(n).is_some_and(|f| !of_no_load(f)))
 }
 
 /// Reads a table whose columns are found in its header.
@@ -90,6 +91,7 @@ pub(super) fn read_table(
     let (arrival, input) = (place(&columns.arrival)?, place(&columns.input)?);
     let output = place(&columns.output)?;
     let id = columns.id.as_deref().map(place).transpose()?;
+    let priority = columns.priority.as_deref().map(place).transpose()?;
     let mut rows = Collector::new(&name);
     while let Some(line) = table.advance()? {
         let cell = |index| Ok(Value { text: table.cell(line, index)?, quoted: false });
@@ -99,6 +101,7 @@ pub(super) fn read_table(
             input: cell(input)?,
             output: cell(output)?,
             id: id.map(cell).transpose()?,
+            priority: priority.map(cell).transpose()?,
         };
         rows.row(&columns, &row)?;
     }
@@ -116,10 +119,14 @@ fn read_lines(input: Input, map: &TraceMap) -> Result<TraceContent> {
         if found.is_none() {
             let keys: Vec<&str> = object.iter().map(|(k, _)| k.as_ref()).collect();
             let by_names = if map.is_empty() { Some(TraceMap::by_names(&keys)?) } else { None };
-            let columns = by_names.as_ref().unwrap_or(map).columns(&name, &keys)?;
+            let mut columns = by_names.as_ref().unwrap_or(map).columns(&name, &keys)?;
             if let Some(key) = columns.all().find(|c| !keys.contains(c)) {
                 let at = Box::new(Place::line(&name, line).key(key));
                 return Err(IoError::MissingColumn { at, known: columns_shown(&keys) });
+            }
+            if by_names.is_some() {
+                // Requests of priority 0 may leave it out, the first of them too.
+                columns.priority = Some(TraceField::Priority.name().to_owned());
             }
             found = Some(columns);
         }
@@ -128,12 +135,16 @@ fn read_lines(input: Input, map: &TraceMap) -> Result<TraceContent> {
         let (arrival, input) = (value(&columns.arrival)?, value(&columns.input)?);
         let output = value(&columns.output)?;
         let id = columns.id.as_deref().map(value).transpose()?;
+        let priority = columns.priority.as_deref();
+        let said = |key: &&str| !map.is_empty() || object.iter().any(|(k, _)| k == key);
+        let priority = priority.filter(said).map(value).transpose()?;
         let row = RowValues {
             line,
             arrival: as_value(&arrival),
             input: as_value(&input),
             output: as_value(&output),
             id: id.as_ref().map(as_value),
+            priority: priority.as_ref().map(as_value),
         };
         rows.row(columns, &row)?;
         segments(&mut rows, Spot::line(&name, line), &object)?;
@@ -149,9 +160,9 @@ fn segments(
     object: &[(Cow<'_, str>, &RawValue)],
 ) -> Result<()> {
     const PROMPT: &str = "prompt_segments";
-    let raw = |key: &str| object.iter().find(|(k, _)| k == key).map(|(_, value)| value.get());
-    let Some(prompt) = raw(PROMPT) else { return Ok(()) };
-    let answer = raw("answer_segment").unwrap_or("null");
+    let raw = |key: &str| json::once(row, object, key).map(|value| value.map(RawValue::get));
+    let answer = raw("answer_segment")?.unwrap_or("null");
+    let Some(prompt) = raw(PROMPT)? else { return Ok(()) };
     let read = |input: u64| {
         let prompt: Vec<(u64, u64)> = serde_json::from_str(prompt).ok()?;
         let answer: Option<u64> = serde_json::from_str(answer).ok()?;
@@ -181,11 +192,9 @@ fn value_of<'a>(
     key: &str,
 ) -> Result<(Cow<'a, str>, bool)> {
     let at = row.key(key);
-    let mut values = object.iter().filter(|(k, _)| k == key);
-    let Some((_, value)) = values.next() else { return Ok((Cow::Borrowed(""), false)) };
-    if values.next().is_some() {
-        return Err(IoError::Repeated { at: at.place() });
-    }
+    let Some(value) = json::once(row, object, key)? else {
+        return Ok((Cow::Borrowed(""), false));
+    };
     let raw = value.get();
     if !raw.starts_with('"') {
         return Ok((Cow::Borrowed(raw), false));

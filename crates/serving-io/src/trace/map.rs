@@ -6,6 +6,7 @@
 //! | `arrival` | the same as a time stamp, `2023-11-16 18:15:46.6805900` |
 //! | `input_tokens`, `output_tokens` | token counts |
 //! | `id` | the request's name; without it, its line |
+//! | `priority` | for an order by priority, a whole number: the lowest runs first; without it, 0 |
 
 use crate::columns::sides;
 use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
@@ -22,6 +23,8 @@ pub enum TraceField {
     OutputTokens,
     /// The request's name.
     Id,
+    /// Who runs first under an order by priority: the lowest.
+    Priority,
 }
 
 /// How an arrival is written.
@@ -96,6 +99,7 @@ impl TraceField {
             "input_tokens" => Some(Self::InputTokens),
             "output_tokens" => Some(Self::OutputTokens),
             "id" => Some(Self::Id),
+            "priority" => Some(Self::Priority),
             _ => ArrivalForm::ALL.into_iter().find(|a| a.field() == name).map(Self::Arrival),
         }
     }
@@ -108,6 +112,7 @@ impl TraceField {
             Self::InputTokens => "input_tokens",
             Self::OutputTokens => "output_tokens",
             Self::Id => "id",
+            Self::Priority => "priority",
         }
     }
 }
@@ -115,7 +120,8 @@ impl TraceField {
 /// The left sides that a map can have, for messages.
 #[must_use]
 pub fn valid_trace_fields() -> String {
-    listed(["arrival_s|_ms|_us|_ns|_ps", "arrival", "input_tokens", "output_tokens", "id"])
+    let arrival = ["arrival_s|_ms|_us|_ns|_ps", "arrival"];
+    listed(arrival.into_iter().chain(["input_tokens", "output_tokens", "id", "priority"]))
 }
 
 /// Which column holds which field.
@@ -195,7 +201,7 @@ impl TraceMap {
         Ok(map)
     }
 
-    /// The columns of a file, in the order arrival, input, output, id.
+    /// The columns of a file, in the order arrival, input, output, id, priority.
     pub(super) fn columns<S: AsRef<str>>(&self, file: &str, known: &[S]) -> Result<Columns> {
         let of = |name: &str| self.items.iter().find(|(f, _)| f.name() == name);
         let needed = |name| of(name).ok_or_else(|| unmapped(file, name, known));
@@ -209,6 +215,7 @@ impl TraceMap {
             input: needed("input_tokens")?.1.clone(),
             output: needed("output_tokens")?.1.clone(),
             id: of("id").map(|(_, c)| c.clone()),
+            priority: of("priority").map(|(_, c)| c.clone()),
         })
     }
 }
@@ -233,12 +240,13 @@ pub(super) struct Columns {
     pub(super) input: String,
     pub(super) output: String,
     pub(super) id: Option<String>,
+    pub(super) priority: Option<String>,
 }
 
 impl Columns {
     /// Their names.
     pub(super) fn all(&self) -> impl Iterator<Item = &str> {
         let needed = [&self.arrival, &self.input, &self.output];
-        needed.into_iter().chain(&self.id).map(String::as_str)
+        needed.into_iter().chain(&self.id).chain(&self.priority).map(String::as_str)
     }
 }

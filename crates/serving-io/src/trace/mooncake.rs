@@ -53,25 +53,32 @@ impl TraceReader for Mooncake {
             input: "input_length".to_owned(),
             output: "output_length".to_owned(),
             id: None,
+            priority: None,
         };
         while let Some((line, text)) = lines.next_line()? {
             let object = json::object(&name, line, text)?.0;
             let raw = |key: &str| {
-                object.iter().find(|(k, _)| k == key).map_or("null", |(_, value)| value.get())
+                let value = json::once(Spot::line(&name, line), &object, key)?;
+                Ok::<_, IoError>(value.map_or("null", |value| value.get()))
             };
             let value = |key: &str| {
-                let text = raw(key);
-                Value { text: text.trim_matches('"'), quoted: text.starts_with('"') }
+                let text = raw(key)?;
+                Ok::<_, IoError>(Value {
+                    text: text.trim_matches('"'),
+                    quoted: text.starts_with('"'),
+                })
             };
             let row = RowValues {
                 line,
-                arrival: value(&columns.arrival),
-                input: value(&columns.input),
-                output: value(&columns.output),
+                arrival: value(&columns.arrival)?,
+                input: value(&columns.input)?,
+                output: value(&columns.output)?,
                 id: None,
+                priority: None,
             };
             rows.row(&columns, &row)?;
-            let ids: Option<Vec<u64>> = serde_json::from_str(raw("hash_ids")).ok();
+            let hashes = raw("hash_ids")?;
+            let ids: Option<Vec<u64>> = serde_json::from_str(hashes).ok();
             rows.content(line, |input| {
                 let mut left = input;
                 let prompt = ids.filter(|ids| ids.len() as u64 == input.div_ceil(BLOCK))?;
@@ -84,7 +91,7 @@ impl TraceReader for Mooncake {
             })
             .map_err(|input| IoError::Value {
                 at: Spot::line(&name, line).key("hash_ids").place(),
-                found: crate::error::shown(raw("hash_ids")),
+                found: crate::error::shown(hashes),
                 expected: format!(
                     "{} whole numbers below 2^62, one for each {BLOCK} of the {input} input tokens",
                     input.div_ceil(BLOCK)

@@ -5,6 +5,7 @@
 //! | `id` | its name |
 //! | `arrival_s` | seconds from time zero, every digit |
 //! | `input_tokens`, `output_tokens` | token counts |
+//! | `priority` | which order by priority it has, unless it is 0 |
 //! | `prompt_segments` | which tokens the prompt has, `[[segment, tokens], …]`, if known |
 //! | `answer_segment` | the segment of the answer, if a later prompt may have it |
 
@@ -37,6 +38,9 @@ pub fn write_request(out: &mut impl Write, r: &WorkloadRequest) -> io::Result<()
     let (arrival, input, output) = (seconds(r.arrival), r.input_tokens, r.output_tokens);
     write!(out, r#"{{"id":{id},"arrival_s":{arrival},"input_tokens":{input},"#)?;
     write!(out, r#""output_tokens":{output}"#)?;
+    if r.priority != 0 {
+        write!(out, r#","priority":{}"#, r.priority)?;
+    }
     if let Some(content) = &r.content {
         write!(out, r#","prompt_segments":{}"#, json!(content.prompt))?;
         if let Some(segment) = content.answer {

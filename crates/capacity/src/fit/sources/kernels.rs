@@ -35,10 +35,21 @@ const BLOCKS: [(&str, u32); 10] = [
     ("Mistral-7B", 32),
 ];
 
+/// The tables of a folder.
+const TABLES: [&str; 3] = ["dense", "per_sequence", "attention"];
+/// How their files end.
+const ENDS: [&str; 2] = [".csv", ".csv.gz"];
+
+/// Whether a file of this name is one of the tables.
+#[must_use]
+pub fn is_kernel_table(name: &str) -> bool {
+    let is = |end| name.strip_suffix(end).is_some_and(|table| TABLES.contains(&table));
+    ENDS.into_iter().any(is)
+}
+
 /// One table of the folder.
 fn table(folder: &Path, name: &str, columns: &[&str]) -> Result<Table> {
-    let tried: Vec<PathBuf> =
-        [".csv", ".csv.gz"].iter().map(|end| folder.join(format!("{name}{end}"))).collect();
+    let tried: Vec<PathBuf> = ENDS.iter().map(|end| folder.join(format!("{name}{end}"))).collect();
     let shown = folder.display().to_string();
     let wrong = |found: String| FitError::UnknownSource {
         file: shown.clone(),
@@ -121,10 +132,10 @@ fn blocks(name: &str, options: &Options) -> Result<(f64, String)> {
 
 /// Steps for each row of the attention table.
 pub(super) fn read(folder: &Path, name: &str, options: &Options) -> Result<Source> {
-    let dense = table(folder, "dense", &["layer", "tokens", "time_us"])?;
-    let heads = table(folder, "per_sequence", &["layer", "sequences", "time_us"])?;
+    let dense = table(folder, TABLES[0], &["layer", "tokens", "time_us"])?;
+    let heads = table(folder, TABLES[1], &["layer", "sequences", "time_us"])?;
     let columns = ["prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us"];
-    let attention = table(folder, "attention", &columns)?;
+    let attention = table(folder, TABLES[2], &columns)?;
     let group = folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let (blocks, said) = blocks(&group, options)?;
     let (block, once) = curves(&dense, "tokens")?;
