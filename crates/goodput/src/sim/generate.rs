@@ -65,12 +65,6 @@ impl GeneratorArguments {
         flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
-    /// A flag that says when requests arrive, if any was given.
-    pub fn arrival(&self) -> Option<&'static str> {
-        let flags = [("--rate", self.rate.is_some()), ("--arrivals", self.arrivals.is_some())];
-        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
-    }
-
     /// A flag of how requests arrive by themselves, if one was given.
     pub fn of_arrivals(&self) -> Option<&'static str> {
         let flags = [

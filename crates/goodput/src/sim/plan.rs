@@ -144,23 +144,7 @@ pub(super) fn plan(arguments: &Arguments, output: Option<&Path>) -> Result<(Sour
     }
     options_that_do_nothing(arguments, &settings, (&limits, &chunks), &servers, &engines)?;
     let settings = with_fleets(arguments, settings)?;
-    for_a_rate(arguments, &settings)?;
     Ok((source, with_names(settings, bases)))
-}
-
-/// Refuses what says when requests arrive where users ask when they have their answers.
-fn for_a_rate(arguments: &Arguments, settings: &[Setting]) -> Result<()> {
-    let why = "is for an open loop, and the users of the scenario ask when they have their answers";
-    if let (Some(flag), true) =
-        (arguments.generate.arrival(), settings.iter().all(|s| s.users.is_some()))
-    {
-        bail!("{flag}: {why}");
-    }
-    let one = RateScale::new(1, 1)?;
-    if settings.iter().any(|s| s.users.is_some() && s.rate_scale != one) {
-        bail!("--rate-scale: {why}");
-    }
-    Ok(())
 }
 
 /// Refuses options that no setting follows.
