@@ -1182,15 +1182,14 @@ fn a_row_that_loses_requests_does_not_look_perfect() {
                 .201,50,2\n";
     std::fs::write(dir.path().join("c.csv"), format!("t,in,out\n{rows}")).unwrap();
     let run = |rest: &str| {
-        let text = run_in(
+        run_in(
             dir.path(),
             &format!(
                 "--trace c.csv --map arrival_s=t,input_tokens=in,output_tokens=out --policy sarathi \
                  --chunk 1000 --step-time base=10ms,prefill=100us/token,decode=1ms/request \
                  --max-num-seqs 1,2 --timeout 200ms --slo ttft<300ms {rest}"
             ),
-        );
-        text
+        )
     };
     let answer: Value = serde_json::from_str(&run("--format json")).unwrap();
     let text = run("");
