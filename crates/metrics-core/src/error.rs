@@ -24,7 +24,8 @@ fn shown(text: &str) -> String {
 }
 
 /// A text with its control characters escaped, so that a message stays one line.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }

@@ -153,7 +153,7 @@ pub enum SimError {
     )]
     RunTooLong,
     /// A text does not follow its grammar.
-    #[error("{what} `{text}`: expected {expected}")]
+    #[error("{what} `{}`: expected {expected}", metrics_core::error::escaped(text))]
     Grammar {
         /// What was being read, for example `step time`.
         what: &'static str,

@@ -347,3 +347,13 @@ fn a_run_beyond_the_clock_is_refused() {
     let run = Simulation::new(&workload, DecodeFirst::default(), step_time);
     assert_eq!(run.run().unwrap_err(), sched_sim::SimError::RunTooLong);
 }
+
+/// A line end within a text, as TOML can write one, does not break the message.
+#[test]
+fn a_message_of_a_broken_text_is_one_line() {
+    let said = "prefAll=1ms\n\tx".parse::<sched_sim::Affine>().unwrap_err().to_string();
+    assert_eq!(
+        said,
+        r"step time `prefAll=1ms\n\tx`: expected one of base, prefill, decode, context, attention"
+    );
+}
