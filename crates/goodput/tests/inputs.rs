@@ -2,29 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "it is a test")]
 
+mod common;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use common::{run_in, sim_in};
 use serde_json::Value;
-
-/// What it prints in a directory, with its exit code if that is not 0.
-fn run_in(dir: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_goodput"));
-    let output = command.args(arguments).current_dir(dir).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    match output.status.code() {
-        Some(0) => text + &said,
-        code => format!("{text}{said}exit {}\n", code.unwrap()),
-    }
-}
-
-/// The same for `sim`, with its arguments in one text.
-fn sim_in(dir: &Path, arguments: &str) -> String {
-    let arguments: Vec<&str> = std::iter::once("sim").chain(arguments.split_whitespace()).collect();
-    run_in(dir, &arguments)
-}
 
 /// A folder with a scenario of 60 requests of 100 and 50 tokens under these settings.
 fn scenario(settings: &str) -> tempfile::TempDir {
@@ -167,7 +152,7 @@ fn a_trace_says_priorities() {
     let b_first = [("a".to_owned(), 1_000_000_000_000), ("b".to_owned(), 500_000_000_000)];
     assert_eq!(ends(&format!("--trace pr.jsonl {vllm}")), b_first);
     // It is written as it is read.
-    run_in(dir.path(), &["trace", "convert", "pr.csv", "-o", "back.jsonl"]);
+    run_in(dir.path(), ["trace", "convert", "pr.csv", "-o", "back.jsonl"]);
     let back = std::fs::read_to_string(dir.path().join("back.jsonl")).unwrap();
     assert_eq!(back, std::fs::read_to_string(dir.path().join("pr.jsonl")).unwrap());
     let wide = sim_in(dir.path(), "--trace wide.jsonl --order priority");

@@ -2,27 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "it is a test")]
 
-use std::path::Path;
-use std::process::Command;
+mod common;
 
+use std::path::Path;
+
+use common::sim_in;
 use serde_json::Value;
 use serving_io::policy::{POLICIES as POLICIES_LIST, RULES};
 
-/// What it prints in a directory of the repository, with its exit code if that is not 0.
-fn run_in(dir: &Path, arguments: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_goodput"));
-    let arguments = std::iter::once("sim").chain(arguments.split_whitespace());
-    let output = command.args(arguments).current_dir(dir).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    match output.status.code() {
-        Some(0) => text + &said,
-        code => format!("{text}{said}exit {}\n", code.unwrap()),
-    }
-}
-
 fn sim(arguments: &str) -> String {
-    run_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
+    sim_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
 }
 
 fn json(arguments: &str) -> Value {
@@ -306,8 +295,8 @@ fn a_scenario_says_what_flags_say() {
              max_num_seqs = 4\nchunk = 256\nstep_time = \"base=10ms\"\n{keys}\n"
         );
         std::fs::write(dir.path().join("s.toml"), scenario).unwrap();
-        let by_keys = run_in(dir.path(), "--scenario s.toml --format json");
-        let by_flags = run_in(dir.path(), &format!("{common} {flags} --format json"));
+        let by_keys = sim_in(dir.path(), "--scenario s.toml --format json");
+        let by_flags = sim_in(dir.path(), &format!("{common} {flags} --format json"));
         let run = |text: &str| -> Value {
             let answer: Value =
                 serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
@@ -376,7 +365,7 @@ fn no_more_wait_than_may() {
             "--policy {policy} --rate 40/s --requests 400 --max-num-seqs 16 --max-waiting 10 \
              --series s.jsonl --format json"
         );
-        let answer: Value = serde_json::from_str(&run_in(dir.path(), &run)).unwrap();
+        let answer: Value = serde_json::from_str(&sim_in(dir.path(), &run)).unwrap();
         let refused = &answer["runs"][0]["simulation"]["rejected_by_reason"]["queue_full"];
         assert!(refused.as_u64().is_some_and(|n| 0 < n), "{policy}");
         let text = std::fs::read_to_string(dir.path().join("s.jsonl")).unwrap();
@@ -407,7 +396,7 @@ fn the_series_of_a_run_add_up_to_its_totals() {
         let common = format!("{settings} --max-num-seqs 12 --requests 150 --rate 12/s");
         let run = |more: &str| {
             let all = format!("{common} --series s.jsonl --format json {more}");
-            let answer: Value = serde_json::from_str(&run_in(dir.path(), &all)).unwrap();
+            let answer: Value = serde_json::from_str(&sim_in(dir.path(), &all)).unwrap();
             (
                 answer["runs"][0].clone(),
                 std::fs::read_to_string(dir.path().join("s.jsonl")).unwrap(),
@@ -480,7 +469,7 @@ fn every_request_is_in_a_trace_once() {
             "{settings} --max-num-seqs 12 --requests 120 --rate 12/s --trace-out t.json \
              --requests-out r.jsonl"
         );
-        run_in(dir.path(), &all);
+        sim_in(dir.path(), &all);
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         let trace: Value = serde_json::from_str(&read("t.json")).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
@@ -794,7 +783,7 @@ max_waiting = 5
 engine = { num_kv_blocks = 3001, max_model_len = 4096, max_num_seqs = 32 }
 "#;
     std::fs::write(dir.path().join("mix.toml"), scenario).unwrap();
-    let run = |rest: &str| run_in(dir.path(), &format!("--scenario mix.toml {rest}"));
+    let run = |rest: &str| sim_in(dir.path(), &format!("--scenario mix.toml {rest}"));
     let answer: Value = serde_json::from_str(&run("--format json")).unwrap();
     let groups = answer["policies_explained"].as_array().unwrap();
     let runs = |g: &Value| -> Vec<u64> {
@@ -884,7 +873,7 @@ fn a_load_without_rho_says_why() {
     std::fs::write(dir.path().join("burst.csv"), trace).unwrap();
     let map = "--map arrival_s=arrival_s,input_tokens=input_tokens,output_tokens=output_tokens";
     let burst = format!("--trace burst.csv {map} --policy sarathi --chunk 512 --max-num-seqs 4");
-    let text = run_in(dir.path(), &burst);
+    let text = sim_in(dir.path(), &burst);
     let load =
         part(&text, "  load             no arrival rate, as all arrive at one instant; how ");
     assert!(load.ends_with("/s are completed while a queue is never empty"), "{load}");
@@ -927,11 +916,11 @@ fn two_variants(settings: &str, (a, b): (&str, &str)) -> tempfile::TempDir {
 #[test]
 fn equal_variants_of_a_scenario_are_said() {
     let dir = two_variants("chunk = 64", ("", ""));
-    let text = run_in(dir.path(), "--scenario s.toml");
+    let text = sim_in(dir.path(), "--scenario s.toml");
     assert!(text.contains("variants a and b do not differ here under decode-first"), "{text}");
     // Variants that are made equal by a list of fleets are one run each, whatever their order.
     let dir = two_variants("chunk = 64", ("", "replicas = 3"));
-    let text = run_in(dir.path(), "--scenario s.toml --replicas 2,4 --format json");
+    let text = sim_in(dir.path(), "--scenario s.toml --replicas 2,4 --format json");
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(answer["runs"].as_array().unwrap().len(), 2, "{text}");
 }
@@ -943,15 +932,15 @@ fn a_scenarios_limit_is_shown_where_it_is_used() {
     let blocks = "engine = { num_kv_blocks = 500, max_model_len = 400 }";
     let dir = two_variants(&format!("policy = \"vllm-v1\"\n{blocks}"), ("", ""));
     for flags in ["", "--policy vllm-v1 --num-kv-blocks 400"] {
-        let text = run_in(dir.path(), &format!("--scenario s.toml {flags}"));
+        let text = sim_in(dir.path(), &format!("--scenario s.toml {flags}"));
         assert!(text.contains("max_num_seqs 8, chunk -") && text.contains("max_num_seqs 8, max_"));
         assert!(!text.contains("max_num_seqs 256"), "{text}");
     }
     let dir = two_variants("chunk = 64", ("", ""));
     let vllm = "--scenario s.toml --policy vllm-v1 --num-kv-blocks 500 --max-model-len 400";
     let said = "max_num_seqs 8 of the scenario is for decode-first, not for vllm-v1";
-    assert!(run_in(dir.path(), vllm).contains(said));
-    assert!(!run_in(dir.path(), &format!("{vllm} --max-num-seqs 4")).contains(said));
+    assert!(sim_in(dir.path(), vllm).contains(said));
+    assert!(!sim_in(dir.path(), &format!("{vllm} --max-num-seqs 4")).contains(said));
 }
 
 /// What a run asks for and its requests leave without effect is said; what it cannot do is refused
@@ -1001,9 +990,9 @@ fn edges_of_a_run_are_said() {
     let text = "t,in,out\n".to_owned() + &"0,100,20\n".repeat(10);
     std::fs::write(dir.path().join("burst.csv"), text).unwrap();
     let map = "--trace burst.csv --map arrival_s=t,input_tokens=in,output_tokens=out --chunk 64";
-    let text = run_in(dir.path(), &format!("{map} --warm-up 4"));
+    let text = sim_in(dir.path(), &format!("{map} --warm-up 4"));
     assert!(text.contains("6 of 10 requests: 5 to 10 in order of arrival;"), "{text}");
-    let text = run_in(dir.path(), &format!("{map} --slice 0..1000"));
+    let text = sim_in(dir.path(), &format!("{map} --slice 0..1000"));
     assert!(text.contains("slice 0..1000 ends with the 10 requests that there are"), "{text}");
 }
 
@@ -1075,9 +1064,9 @@ fn what_all_settings_share_stands_above_the_table() {
 fn settings_that_differ_in_their_time_out_are_told_apart() {
     let dir = two_variants("chunk = 64", ("", "timeout = \"150ms\""));
     let flags = "--scenario s.toml --max-num-seqs 1";
-    let csv = run_in(dir.path(), &format!("{flags} --format csv"));
+    let csv = sim_in(dir.path(), &format!("{flags} --format csv"));
     assert!(csv.contains("\na,") && csv.contains("\nb,") && csv.contains(",150ms,"), "{csv}");
-    let text = run_in(dir.path(), flags);
+    let text = sim_in(dir.path(), flags);
     let header = text.lines().find(|l| l.starts_with("variant ")).unwrap();
     assert!(header.contains("  timeout  "), "{text}");
 }
@@ -1161,7 +1150,7 @@ fn users_have_no_rate() {
     let open = drawn(&json(rest));
     assert!(open.contains("/s poisson; input ") && !open.contains("users"), "{open}");
     let dir = two_variants("policy = \"sarathi\"\nusers = 4\n", ("chunk = 64", "chunk = 128"));
-    let run = |flags: &str| run_in(dir.path(), &format!("--scenario s.toml {flags}"));
+    let run = |flags: &str| sim_in(dir.path(), &format!("--scenario s.toml {flags}"));
     for flags in ["", "--seeds 2"] {
         let text = run(flags);
         assert!(text.contains("  when users ask, at no rate; input"), "{text}");
@@ -1182,7 +1171,7 @@ fn a_row_that_loses_requests_does_not_look_perfect() {
                 .201,50,2\n";
     std::fs::write(dir.path().join("c.csv"), format!("t,in,out\n{rows}")).unwrap();
     let run = |rest: &str| {
-        run_in(
+        sim_in(
             dir.path(),
             &format!(
                 "--trace c.csv --map arrival_s=t,input_tokens=in,output_tokens=out --policy sarathi \
@@ -1210,7 +1199,7 @@ fn the_batch_of_a_trace_has_a_start_and_an_end() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("g.csv"), "t,in,out\n0,100,3\n1,100,3\n").unwrap();
     let counts = |rest: &str| {
-        let said = run_in(
+        let said = sim_in(
             dir.path(),
             &format!(
                 "--trace g.csv --map arrival_s=t,input_tokens=in,output_tokens=out --policy sarathi \

@@ -105,20 +105,20 @@ pub enum Order {
 impl Order {
     /// Smaller is sooner.
     pub(crate) fn key(self, r: &Entry) -> i64 {
-        match self {
-            Self::Fcfs => 0,
-            // Token counts are below 2³² each.
-            Self::ShortestJob => (r.input + r.output).cast_signed(),
-            Self::Priority => r.priority(),
-        }
+        self.key_of(r.input + r.output, || r.priority())
     }
 
     /// The same of a request that no server has seen.
     pub(crate) fn key_of_job(self, job: &Job) -> i64 {
+        self.key_of(job.input_tokens + job.output_tokens, || job.priority)
+    }
+
+    fn key_of(self, tokens: u64, priority: impl FnOnce() -> i64) -> i64 {
         match self {
             Self::Fcfs => 0,
-            Self::ShortestJob => (job.input_tokens + job.output_tokens).cast_signed(),
-            Self::Priority => job.priority,
+            // Token counts are below 2³² each.
+            Self::ShortestJob => tokens.cast_signed(),
+            Self::Priority => priority(),
         }
     }
 }

@@ -88,10 +88,14 @@ impl Job {
         self.timeout_at = patience.map(|patience| self.arrival.after(patience));
     }
 
+    /// Tokens that are left to prefill for it when it arrives.
+    pub(crate) const fn prompt_left(&self) -> u64 {
+        if self.made_tokens == 0 { self.input_tokens } else { 0 }
+    }
+
     /// Tokens that are left to compute or to make for it when it arrives.
     pub(crate) const fn outstanding_tokens(&self) -> u64 {
-        let prompt = if self.made_tokens == 0 { self.input_tokens } else { 0 };
-        prompt + self.output_tokens.saturating_sub(self.made_tokens)
+        self.prompt_left() + self.output_tokens.saturating_sub(self.made_tokens)
     }
 
     /// The instant at which its client leaves, and whether it then gave up waiting.

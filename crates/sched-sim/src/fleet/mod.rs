@@ -194,10 +194,9 @@ impl<S: Server> Fleet<S> {
     /// Whether the gateway refuses a request that arrives now, which is then over.
     fn refuses(&mut self, job: &Job) -> bool {
         let (queue, servers) = (&self.queue, &self.servers);
-        let own = |job: &Job| if job.made_tokens == 0 { job.input_tokens } else { 0 };
         let seen = Seen {
             waiting: queue.len() as u64,
-            waiting_tokens: || queue.iter().map(own).sum(),
+            waiting_tokens: || queue.iter().map(Job::prompt_left).sum(),
             kv_used: || {
                 let loads = servers.iter().map(Server::load);
                 let of = |l: ServerLoad| l.kv_blocks.map(|blocks| (l.kv_used, blocks));
@@ -206,7 +205,9 @@ impl<S: Server> Fleet<S> {
             },
         };
         let at = (job.arrival, self.at);
-        let Some(reason) = self.gate.refusal((job.id, own(job)), at, seen) else { return false };
+        let Some(reason) = self.gate.refusal((job.id, job.prompt_left()), at, seen) else {
+            return false;
+        };
         self.totals.rejected += 1;
         self.totals.refused.count(&reason);
         self.over.push(Over::new(progress_of(job), job.arrival, Ending::Rejected(reason)));

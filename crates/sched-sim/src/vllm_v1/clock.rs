@@ -351,7 +351,7 @@ impl<T: StepTime> VllmReplica<T> {
                 waiting_tokens: || waiting_tokens(entries, scheduler),
                 kv_used: || scheduler.kv_cache().books().used as f64 / self.kv.blocks as f64,
             };
-            let own_tokens = if job.made_tokens == 0 { job.input_tokens } else { 0 };
+            let own_tokens = job.prompt_left();
             let at = (job.arrival, self.clock.now);
             // What vLLM would refuse anyhow takes no permit.
             let refusal = scheduler
