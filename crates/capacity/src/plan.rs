@@ -717,6 +717,7 @@ fn requests<'a>(
         },
         system_prompts: None,
         sessions: None,
+        cancellations: None,
         seed: request.seed,
     };
     let sample = spec.generate()?;
@@ -729,6 +730,8 @@ fn requests<'a>(
         requests: MIX_REQUESTS,
         lengths: spec.lengths,
         system_prompts: None,
+        sessions: None,
+        cancellations: None,
         seed: request.seed,
     });
     Ok(Some((Requests::Users { closed, think_s }, sample)))
@@ -814,6 +817,9 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
     let slo = request.slo.as_deref().map_or(Ok(SloSet::none()), str::parse);
     let slo = slo.map_err(|e| PlanError::input("slo", &e))?;
     let goals = goals(&slo, request.attainment)?;
+    // Who goes away would not wait as long for a server that is as many times slower.
+    let stay = trace.map(|trace| trace.clone().staying());
+    let (trace, leaving) = stay.as_ref().map_or((None, 0), |(trace, n)| (Some(trace), *n));
     let load = load(request, trace)?;
     let requests = requests(request, trace, &load)?;
     let answer = PlanAnswer {
@@ -838,7 +844,13 @@ pub fn plan(request: &PlanRequest, trace: Option<&Workload>) -> Result<PlanAnswe
         pools: None,
         cost: None,
         verdict: Verdict::Decided,
-        notes: Vec::new(),
+        notes: (0 < leaving)
+            .then(|| {
+                let whose = metrics_core::format::things(leaving as u64, "request");
+                format!("{whose} of clients who went away: planned as if they stayed")
+            })
+            .into_iter()
+            .collect(),
     };
     let Some(text) = &request.step_time else {
         check_agreement(&goals, None)?;

@@ -670,6 +670,8 @@ fn simulated(
             requests: spec.requests,
             lengths: spec.lengths.clone(),
             system_prompts: spec.system_prompts,
+            sessions: None,
+            cancellations: spec.cancellations,
             seed: spec.seed,
         };
         return run_setting(arguments, &Arriving::Users(closed), setting, booked, seed, None);

@@ -185,6 +185,11 @@ pub enum SimError {
         /// The request.
         id: RequestId,
     },
+    /// Turns whose arrivals depend on answers, where no server gives any.
+    #[error(
+        "turns that wait for answers are known when a server has answered, and not before the run"
+    )]
+    WaitsForAnswers,
     /// A cancellation of a request that the workload does not have.
     #[error("a cancellation names position {position} of a workload of {len} requests")]
     NoSuchCancellation {

@@ -79,6 +79,7 @@ impl Job {
         Self {
             priority: r.priority,
             content: r.content.clone(),
+            cancel_at: r.cancel_after().map(|after| r.arrival.after(after)),
             ..Self::new(position as u64, r.arrival, r.input_tokens, r.output_tokens)
         }
     }

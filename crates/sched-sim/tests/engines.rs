@@ -11,7 +11,9 @@ use sched_sim::drive::{Driven, drive};
 use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::server::{Job, Over, Progress, Server, ServerLoad};
 use sched_sim::vllm_v1::{QueuePolicy, VllmConfig, VllmReplica};
-use sched_sim::workload::{ArrivalLaw, ClosedLoop, Generated, Lengths, Sessions, WorkloadSpec};
+use sched_sim::workload::{
+    ArrivalLaw, ClosedLoop, Generated, Lengths, Sessions, ThinkAfter, WorkloadSpec,
+};
 use sched_sim::{
     Affine, Coefficients, Disaggregated, KvPool, KvTransfer, Order, PromptContent, Replica, RunEnd,
     RunLimits, RunStatistics, ServerSettings, Ticks,
@@ -197,25 +199,48 @@ fn watch(mut server: impl Server, jobs: &[Job], cancelled: &[u64]) -> (Seen, Gap
     ((end, over, looks, totals), gaps)
 }
 
-/// Users who wait for answers, or sessions whose turns do and share a growing prefix.
-fn arrivals(users: Option<u64>, think: &str, requests: u64, seed: u64) -> Generated {
+/// Users who wait for answers, in sessions if they have `turns`, or sessions whose turns do; a session
+/// shares a growing prefix.
+fn arrivals(
+    users: Option<u64>,
+    think: &str,
+    requests: u64,
+    seed: u64,
+    (turns, leave): (bool, Option<&str>),
+) -> Generated {
     let input = "uniform:1,40".parse().unwrap();
     let lengths = Lengths::Independent { input, output: "uniform:1,40".parse().unwrap() };
     let think = think.parse().unwrap();
-    if let Some(users) = users {
-        let system_prompts = seed.is_multiple_of(2).then(|| "100,2,1".parse().unwrap());
-        let users = ClosedLoop { users, think, requests, lengths, system_prompts, seed };
-        return users.arrivals().unwrap();
-    }
+    let cancellations = leave.map(|law| law.parse().unwrap());
     // Four turns of at most 80 tokens.
-    let turns = "uniform:1,4".parse().unwrap();
+    let sessions =
+        Sessions { turns: "uniform:1,4".parse().unwrap(), think, after: ThinkAfter::Answer };
+    if let Some(users) = users {
+        // A system prompt and four turns would be more than there is room for.
+        let sessions = turns.then_some(sessions);
+        let system_prompts = sessions.is_none() && seed.is_multiple_of(2);
+        let system_prompts = system_prompts.then(|| "100,2,1".parse().unwrap());
+        return ClosedLoop {
+            users,
+            think,
+            requests,
+            lengths,
+            system_prompts,
+            sessions,
+            cancellations,
+            seed,
+        }
+        .arrivals()
+        .unwrap();
+    }
     let spec = WorkloadSpec {
         requests,
         rate_per_s: 20.0,
         arrivals: ArrivalLaw::Poisson,
         lengths,
         system_prompts: None,
-        sessions: Some(Sessions { turns, think }),
+        sessions: Some(sessions),
+        cancellations,
         seed,
     };
     spec.feedback().unwrap()
@@ -256,14 +281,20 @@ proptest! {
         think in prop::sample::select(vec!["0s", "5ms", "exponential:mean=80ms", "2s"]),
         requests in 1_u64..40,
         seed in any::<u64>(),
+        turns in any::<bool>(),
+        leave in prop::option::weighted(0.3, prop::sample::select(vec![
+            "50%,20ms", "0.2,0s", "100%,exponential:mean=500ms",
+        ])),
+        patience_ms in prop::option::weighted(0.3, 0_u64..2000),
     ) {
+        let patience = patience_ms.map(|ms| Ticks::from_nanoseconds(ms * 1_000_000));
         let run = |reference| -> (Driven, Vec<RunStatistics>) {
             let mut server = shape.server(reference, RunLimits::default());
-            let mut arrivals = arrivals(users, think, requests, seed);
-            let driven = drive(&mut server, &mut arrivals, &mut ()).unwrap();
+            let mut arrivals = arrivals(users, think, requests, seed, (turns, leave));
+            let driven = drive(&mut server, &mut arrivals, patience, &mut ()).unwrap();
             let s = server.statistics();
             assert!(s.conserves_requests() && s.littles_law_holds(), "{s:?}");
-            assert_eq!(s.completed, requests);
+            assert_eq!(s.completed + s.timed_out + s.cancelled, requests);
             (driven, server.each())
         };
         prop_assert_eq!(run(false), run(true));

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use sched_sim::stepper::Scheduler;
 use sched_sim::workload::{
-    ArrivalLaw, ClosedLoop, Delay, LengthHistogram, LengthLaw, Lengths, Sessions, SystemPrompts,
-    WorkloadSpec, chat,
+    ArrivalLaw, Cancellations, ClosedLoop, Delay, LengthHistogram, LengthLaw, Lengths, Sessions,
+    SystemPrompts, ThinkAfter, WorkloadSpec, chat,
 };
 use sched_sim::{
     Affine, DecodeFirst, Job, KvTransfer, Policy, RateScale, Replica, Result, Server, Simulation,
@@ -131,14 +131,29 @@ fn parameters_out_of_range_are_named() {
     let arrivals = |text: &str| with(&|s| s.arrivals = text.parse::<ArrivalLaw>().unwrap());
     let session = |turns: &str, think: &str| {
         let think = think.parse::<Delay>().unwrap();
-        with(&|s| s.sessions = Some(Sessions { turns: law(turns), think }))
+        let after = ThinkAfter::Arrival;
+        with(&|s| s.sessions = Some(Sessions { turns: law(turns), think, after }))
     };
     let system =
         |text: &str| with(&|s| s.system_prompts = Some(text.parse::<SystemPrompts>().unwrap()));
     let closed = |users, think: &str| {
         let lengths = chat(1, 1.0, 1).lengths;
         let think = think.parse().unwrap();
-        ClosedLoop { users, think, requests: 1, lengths, system_prompts: None, seed: 1 }
+        let spec = chat(1, 1.0, 1);
+        ClosedLoop {
+            users,
+            think,
+            requests: 1,
+            lengths,
+            system_prompts: None,
+            sessions: spec.sessions,
+            cancellations: spec.cancellations,
+            seed: 1,
+        }
+    };
+    let leave = |text: &str| match text.parse::<Cancellations>() {
+        Ok(law) => with(&|s| s.cancellations = Some(law)),
+        Err(error) => error,
     };
     let mut text = String::new();
     for error in [
@@ -157,6 +172,11 @@ fn parameters_out_of_range_are_named() {
         arrivals("sine:amplitude=1.5,period=1s"),
         session("geometric:4", "1s"),
         session("4", "uniform:2s,1s"),
+        leave("5s"),
+        leave("5,2s"),
+        leave("5%,normal"),
+        leave("after=5s,share=0.5"),
+        leave("share=0.5,after=uniform:2s,1s"),
         system("0"),
         system("tokens=5,count=0"),
         system("5,skew=-1"),
@@ -184,6 +204,11 @@ fn parameters_out_of_range_are_named() {
     arrivals.amplitude must be from 0 to 1, got 1.5
     turns must be at most 1000 turns: give the law a `max`, got 4294967295
     think.max must be at least min, 2s, got 1s
+    cancellations `5s`: expected a share of the clients and how long after their arrival they go away, such as `10%,exponential:mean=5s`
+    cancellations `5,2s`: expected a share of the clients and how long after their arrival they go away, such as `10%,exponential:mean=5s`; the share is from 0 to 1, or 0% to 100%
+    law of times `normal`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
+    cancellations `after=5s,share=0.5`: expected a share of the clients and how long after their arrival they go away, such as `10%,exponential:mean=5s`; the share is from 0 to 1, or 0% to 100%
+    cancellations.after.max must be at least min, 2s, got 1s
     system_prompts.tokens must be from 1 to 4294967295, got 0
     system_prompts.count must be from 1 to 1000000, got 0
     system_prompts.skew must be from 0 to 20, got -1
@@ -237,9 +262,9 @@ fn bad_laws_are_told_what_would_be_right() {
     law of arrivals `gamma`: expected a number for `cv`
     law of arrivals `gamma:cv=x`: expected a number for `cv`, got `x`
     law of arrivals `sine:0.5,60`: expected a time such as 5s or 200ms for `period`, got `60`
-    think time ``: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
-    think time `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
-    think time `exponential:mean=-1s`: expected a time such as 5s or 200ms for `mean`, got `-1s`
+    law of times ``: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
+    law of times `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
+    law of times `exponential:mean=-1s`: expected a time such as 5s or 200ms for `mean`, got `-1s`
     system prompts `count=4`: expected a whole number up to 2^53 for `tokens`
     ");
 }

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use sched_sim::workload::{
-    Arrivals, ClosedLoop, LengthHistogram, LengthLaw, LengthPairs, Lengths, Sessions, WorkloadSpec,
-    chat,
+    Arrivals, Cancellations, ClosedLoop, LengthHistogram, LengthLaw, LengthPairs, Lengths,
+    Sessions, ThinkAfter, WorkloadSpec, chat,
 };
-use sched_sim::{RequestId, Ticks, Workload, WorkloadRequest};
+use sched_sim::{RequestId, SimError, Ticks, Workload, WorkloadRequest};
 
 const N: u64 = 100_000;
 
@@ -269,6 +269,7 @@ fn talk(requests: u64, rate_per_s: f64) -> WorkloadSpec {
         sessions: Some(Sessions {
             turns: "geometric:mean=3,max=20".parse().unwrap(),
             think: "exponential:10s".parse().unwrap(),
+            after: ThinkAfter::Arrival,
         }),
         ..chat(requests, rate_per_s, 9)
     }
@@ -321,7 +322,10 @@ fn sessions_share_a_growing_prefix() {
 #[test]
 fn sessions_wait_for_their_answers() {
     let spec = talk(2000, 2.0);
-    let mut arrivals = spec.feedback().unwrap();
+    let mut waits = spec.clone();
+    waits.sessions.as_mut().unwrap().after = ThinkAfter::Answer;
+    assert_eq!(waits.stream().unwrap_err(), SimError::WaitsForAnswers);
+    let mut arrivals = waits.feedback().unwrap();
     let three: Ticks = "3s".parse().unwrap();
     let mut answers: Vec<(Ticks, RequestId)> = Vec::new();
     let mut requests = Vec::new();
@@ -366,6 +370,102 @@ fn sessions_wait_for_their_answers() {
     assert!(1500 < compared, "{compared}");
 }
 
+/// Users who hold conversations, at a server that answers at once: every conversation of a user grows
+/// turn by turn from a system prompt of its own, the next one begins when its turns are over, and
+/// the tokens of all of them differ. The pauses inside are those of the sessions, here 1 s, and those
+/// between are those of the users, 5 s.
+#[test]
+fn users_hold_one_conversation_after_another() {
+    let spec = ClosedLoop {
+        users: 3,
+        think: "5s".parse().unwrap(),
+        requests: 300,
+        lengths: chat(1, 1.0, 1).lengths,
+        system_prompts: Some("tokens=50,count=2".parse().unwrap()),
+        sessions: Some(Sessions {
+            turns: "uniform:1,4".parse().unwrap(),
+            think: "1s".parse().unwrap(),
+            after: ThinkAfter::Arrival,
+        }),
+        cancellations: None,
+        seed: 3,
+    };
+    let mut arrivals = spec.arrivals().unwrap();
+    let mut last: HashMap<String, WorkloadRequest> = HashMap::new();
+    let (mut answers, mut firsts, mut lengths) = (std::collections::HashSet::new(), 0, Vec::new());
+    let mut turns: HashMap<String, u64> = HashMap::new();
+    while let Some(r) = arrivals.next().unwrap() {
+        arrivals.completed(&r.id, r.arrival).unwrap();
+        let id = r.id.to_string();
+        let user = id.split_once('.').unwrap().0.to_owned();
+        let content = r.content.as_ref().unwrap();
+        assert!(answers.insert(content.answer.unwrap()), "an answer of its own");
+        let gap = |before: &WorkloadRequest| r.arrival.since(before.arrival).unwrap().seconds();
+        let before = last.insert(user.clone(), r.clone());
+        if let [(1..=2, 50), _] = content.prompt[..] {
+            firsts += 1;
+            lengths.extend(turns.insert(user, 1));
+            assert!(before.is_none_or(|before| gap(&before) == 5.0));
+        } else {
+            *turns.get_mut(&user).unwrap() += 1;
+            let before = before.unwrap();
+            let old = before.content.as_ref().unwrap();
+            let grown = content.prompt.strip_prefix(old.prompt.as_slice()).unwrap();
+            assert_eq!(grown[0], (old.answer.unwrap(), before.output_tokens));
+            assert_eq!((grown.len(), gap(&before)), (2, 1.0));
+        }
+    }
+    assert!(100 < firsts && firsts < 150, "{firsts} conversations of 2.5 turns");
+    lengths.sort_unstable();
+    lengths.dedup();
+    assert_eq!(lengths, [1, 2, 3, 4]);
+}
+
+/// Who goes away and when come from streams of their own: nothing else changes, a larger share has
+/// the same clients go away and some more, and with another law the same ones do. The share is that
+/// of the law, within four standard deviations of a binomial.
+#[test]
+fn cancellations_leave_everything_else_as_it_is() {
+    let drawn = |law: Option<&str>| {
+        let cancellations = law.map(|law| law.parse::<Cancellations>().unwrap());
+        WorkloadSpec { cancellations, ..chat(10_000, 4.0, 42) }.generate().unwrap()
+    };
+    let after = |w: &Workload| -> Vec<Option<Ticks>> {
+        w.requests().iter().map(WorkloadRequest::cancel_after).collect()
+    };
+    let nobody = drawn(None);
+    let few = drawn(Some("10%,exponential:mean=5s"));
+    let many = drawn(Some("share=0.3,after=exponential:mean=5s"));
+    let other = drawn(Some("0.1,2s"));
+    let stays = |w: &Workload| -> Vec<WorkloadRequest> {
+        let mut all = w.requests().to_vec();
+        for r in &mut all {
+            r.set_cancel_after(None);
+        }
+        all
+    };
+    for w in [&few, &many, &other] {
+        assert_eq!(stays(w), nobody.requests());
+    }
+    let (few, many, other) = (after(&few), after(&many), after(&other));
+    assert!(few.iter().zip(&many).all(|(few, many)| few.is_none() || few == many));
+    assert!(few.iter().zip(&other).all(|(few, other)| few.is_some() == other.is_some()));
+    let times: Vec<f64> = few.iter().flatten().map(|t| t.seconds()).collect();
+    assert!((times.len() as f64 - 1000.0).abs() < 4.0 * 900.0_f64.sqrt(), "{}", times.len());
+    let (mean, cv) = mean_and_cv(&times);
+    assert!((mean / 5.0 - 1.0).abs() < 4.0 / (times.len() as f64).sqrt() && (cv - 1.0).abs() < 0.2);
+
+    // On a list that is there the same are drawn, and who has a time of its own keeps it.
+    let law = "10%,exponential:mean=5s".parse().unwrap();
+    assert_eq!(after(&nobody.clone().cancelled(law, 42).unwrap()), few);
+    let mut own = nobody.requests().to_vec();
+    for r in &mut own {
+        r.set_cancel_after(Some(Ticks::SECOND));
+    }
+    let own = Workload::new(own).unwrap().cancelled(law, 42).unwrap();
+    assert!(after(&own).iter().all(|after| *after == Some(Ticks::SECOND)));
+}
+
 /// Two servers, one of them with answers out of order: user for user the same requests, each a
 /// think time after the answer before.
 #[test]
@@ -377,6 +477,8 @@ fn a_closed_loop_depends_on_the_user_and_not_on_the_order() {
         requests: 200,
         lengths,
         system_prompts: None,
+        sessions: None,
+        cancellations: None,
         seed: 3,
     };
     let run = |service: &dyn Fn(u64) -> u64| {
@@ -466,7 +568,8 @@ proptest! {
         spec.system_prompts = system.then(|| "tokens=9,count=3,skew=0.5".parse().unwrap());
         let think = "lognormal:median=3s,sigma=1".parse().unwrap();
         let turns = "uniform:1,4".parse().unwrap();
-        spec.sessions = sessions.then_some(Sessions { turns, think });
+        let after = ThinkAfter::Arrival;
+        spec.sessions = sessions.then_some(Sessions { turns, think, after });
         let workload = spec.generate().unwrap();
         let stream: Vec<WorkloadRequest> = spec.stream().unwrap().map(Result::unwrap).collect();
         prop_assert_eq!(workload.requests(), &stream[..]);

@@ -19,7 +19,7 @@
 //! | key | value |
 //! |---|---|
 //! | `[workload.generate]` | requests drawn from a seed, with the keys below |
-//! | `[[workload.requests]]` | `id`, `at` (a time from the start, `25ms`), `input_tokens`, `output_tokens`, and if orders shall know it `priority` (0, the lowest runs first); in order of `at` |
+//! | `[[workload.requests]]` | `id`, `at` (a time from the start, `25ms`), `input_tokens`, `output_tokens`, and if orders shall know it `priority` (0, the lowest runs first), and `cancel_after` (`2s`) if its client goes away so long after; in order of `at` |
 //! | `trace` | the path of a [trace](crate::trace), from the directory in which the tool runs |
 //!
 //! | key of `generate` | value | default |
@@ -31,6 +31,8 @@
 //! | `pairs` | the path of a trace from which prompts are drawn with their answers | none |
 //! | `system_prompts` | [`SystemPrompts`], on top of `input_tokens` | none |
 //! | `turns`, `think` | [`Sessions`]: a law of how many turns, and a [`Delay`] between them | none |
+//! | `think_after` | from when that counts, from the `arrival` of a turn or from its `answer` ([`ThinkAfter`]) | `arrival`; for `users`, `answer` |
+//! | `cancel` | [`Cancellations`], `"10%,exponential:mean=5s"`: clients who go away | none |
 //! | `seed` | a whole number | required |
 //!
 //! # Settings
@@ -52,7 +54,7 @@
 //! | `until` | no step starts after this much simulated time | none |
 //! | `warm_up`, `cool_down` | what is measured leaves out so many requests, `500`, or so much time, `"60s"`, from the first arrival on and before the last ([`Cuts`]); `warm_up = "auto"` is what MSER-5 finds | all is measured |
 //! | `replicas`, `router` | servers behind a [`RouterKind`] | 1, `least-requests` |
-//! | `users`, `think` | so many users in place of the rate of `generate`, who wait for the answer and think for a [`Delay`] | none, `0s` |
+//! | `users`, `think` | so many users in place of the rate of `generate`, who wait for the answer and think for a [`Delay`], between sessions if `generate` has `turns` | none, `0s` |
 //! | `engine` | table of [options](crate::engine) of `vllm-v1`: `{ num_kv_blocks = 500 }` | vLLM's own |
 //! | `step_time` | coefficients, `base=8ms,prefill=60us/token` (in two regimes: `decode:…; mixed:…`), the name of a [preset], or the path of a [file](crate::fitted), from the directory in which the tool runs | required |
 //! | `slo` | objectives, `ttft<2s,tpot<100ms` | none |
@@ -77,7 +79,8 @@ use metrics_core::measured::{Cut, Cuts};
 use metrics_core::slo::SloSet;
 use sched_sim::fleet::RouterKind;
 use sched_sim::workload::{
-    ArrivalLaw, Delay, LengthLaw, Lengths, RateScale, Sessions, SystemPrompts, WorkloadSpec,
+    ArrivalLaw, Cancellations, Delay, LengthLaw, Lengths, RateScale, Sessions, SystemPrompts,
+    ThinkAfter, WorkloadSpec,
 };
 use sched_sim::{
     AdmissionRule, Affine, DecodeFirst, KvPool, Order, Policy, Preemption, SimError, Ticks,
@@ -330,6 +333,8 @@ struct RawGenerate {
     system_prompts: Option<Spanned<String>>,
     turns: Option<Spanned<String>>,
     think: Option<Spanned<String>>,
+    think_after: Option<Spanned<String>>,
+    cancel: Option<Spanned<String>>,
     seed: u64,
 }
 
@@ -342,6 +347,7 @@ struct RawRequest {
     output_tokens: u64,
     #[serde(default)]
     priority: i64,
+    cancel_after: Option<Spanned<String>>,
 }
 
 macro_rules! settings {
@@ -662,13 +668,9 @@ impl Source<'_> {
         if let (None, Some(think)) = (users, &raw.think) {
             return Err(self.wrong(think.span(), "`think` is for `users`"));
         }
-        let of_a_rate = [("timeout", &raw.timeout), ("rate_scale", &raw.rate_scale)];
-        for (key, given) in of_a_rate {
-            if let (Some(_), Some(given)) = (users, given) {
-                let problem =
-                    format!("`{key}` is for an open loop: `users` wait for their answers");
-                return Err(self.wrong(given.span(), problem));
-            }
+        if let (Some(_), Some(given)) = (users, &raw.rate_scale) {
+            let problem = "`rate_scale` is for an open loop: `users` wait for their answers";
+            return Err(self.wrong(given.span(), problem));
         }
         let think = self.read(raw.think.clone(), |text| {
             let think: Delay = text.parse()?;
@@ -689,20 +691,14 @@ impl Source<'_> {
         })
     }
 
-    /// That users are of generated requests that stand alone.
+    /// That users are of generated requests.
     fn users_of(self, users: Option<&Spanned<u64>>, workload: &WorkloadSource) -> Result<()> {
         let Some(users) = users else { return Ok(()) };
-        match workload {
-            WorkloadSource::Generated(spec) if spec.sessions.is_none() => Ok(()),
-            WorkloadSource::Generated(_) => {
-                let problem = "`users` draw requests that stand alone, the workload has sessions";
-                Err(self.wrong(users.span(), problem))
-            }
-            _ => {
-                let problem = "`users` need requests that are drawn, `workload.generate`";
-                Err(self.wrong(users.span(), problem))
-            }
+        if matches!(workload, WorkloadSource::Generated(_)) {
+            return Ok(());
         }
+        let problem = "`users` need requests that are drawn, `workload.generate`";
+        Err(self.wrong(users.span(), problem))
     }
 
     /// What a server is told besides its policy, batch and chunk.
@@ -855,11 +851,22 @@ impl Source<'_> {
             let think: Delay = text.parse()?;
             think.check("think").map(|()| think)
         })?;
-        let sessions = match (turns, think) {
-            (None, None) => None,
-            (Some(turns), Some(think)) => Some(Sessions { turns, think }),
+        let think_after = raw.think_after.as_ref().map(Spanned::span);
+        let after = self.read(raw.think_after, str::parse::<ThinkAfter>)?;
+        let sessions = match (turns, think, think_after) {
+            (None, None, None) => None,
+            (None, None, Some(span)) => {
+                return Err(self.wrong(span, "`think_after` is for `turns` and `think`"));
+            }
+            (Some(turns), Some(think), _) => {
+                Some(Sessions { turns, think, after: after.unwrap_or_default() })
+            }
             _ => return Err(self.wrong(span, "expected both `turns` and `think`, or neither")),
         };
+        let cancellations = self.read(raw.cancel, |text| {
+            let law: Cancellations = text.parse()?;
+            law.check("cancel").map(|()| law)
+        })?;
         let spec = WorkloadSpec {
             requests: raw.requests.into_inner(),
             rate_per_s,
@@ -867,6 +874,7 @@ impl Source<'_> {
             lengths,
             system_prompts,
             sessions,
+            cancellations,
             seed: raw.seed,
         };
         spec.check().map_err(|e| self.wrong(span, e.to_string()))?;
@@ -897,6 +905,7 @@ impl Source<'_> {
                 .map_err(|e: SimError| self.wrong(r.at.span(), e.to_string()))?;
             let mut request = WorkloadRequest::new(r.id, at, r.input_tokens, r.output_tokens);
             request.priority = r.priority;
+            request.set_cancel_after(self.read(r.cancel_after, str::parse::<Ticks>)?);
             requests.push(request);
         }
         let ids: Vec<_> = requests.iter().map(|r| r.id.clone()).collect();

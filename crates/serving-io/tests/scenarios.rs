@@ -240,8 +240,8 @@ fn faults_of_a_scenario_name_line_and_key() {
         ("replicas = 2\nrouter = \"any\"", "router `any`: expected "),
         ("users = 1000001", "found 1000001, expected 1 to 1000000"),
         (
-            "users = 3\ntimeout = \"5s\"",
-            "`timeout` is for an open loop: `users` wait for their answers",
+            "users = 3\nrate_scale = \"2\"",
+            "`rate_scale` is for an open loop: `users` wait for their answers",
         ),
         ("think = \"5s\"", "`think` is for `users`"),
         ("enable_prefix_caching = false", "is for sglang; vllm-v1 has it in the table `engine`"),
@@ -250,10 +250,16 @@ fn faults_of_a_scenario_name_line_and_key() {
         let error = fault("chunk = 128", &format!("chunk = 128\n{keys}"));
         assert!(error.contains(said), "{error}");
     }
-    let sessions = SOUND.replace("seed = 7", "seed = 7\nturns = \"3\"\nthink = \"1s\"");
-    let error =
-        Scenario::parse("s.toml", &sessions.replace("chunk = 128", "chunk = 128\nusers = 3"));
-    assert_snapshot!(error.unwrap_err(), @"s.toml, line 18, `users`: `users` draw requests that stand alone, the workload has sessions");
+    let sessions = "seed = 7\nturns = \"3\"\nthink = \"1s\"";
+    let users = SOUND.replace("seed = 7", sessions);
+    let users =
+        users.replace("chunk = 128", "chunk = 128\nusers = 3\nthink = \"5s\"\ntimeout = \"9s\"");
+    let users = &Scenario::parse("s.toml", &users).unwrap().variants[0];
+    assert_eq!((users.users, users.timeout), (Some(3), Some("9s".parse().unwrap())));
+    assert_snapshot!(fault("seed = 7", &format!("{sessions}\nthink_after = \"token\"")), @"s.toml, line 12, `think_after`: start of a think time `token`: expected `arrival` or `answer`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nthink_after = \"answer\""), @"s.toml, line 10, `think_after`: `think_after` is for `turns` and `think`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"5s\""), @"s.toml, line 10, `cancel`: cancellations `5s`: expected a share of the clients and how long after their arrival they go away, such as `10%,exponential:mean=5s`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"50%,uniform:5s,2s\""), @"s.toml, line 10, `cancel`: cancel.after.max must be at least min, 5s, got 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
     assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
@@ -267,7 +273,7 @@ fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("seed = 7", "seed = 7\narrivals = \"gamma:cv=0\""), @"s.toml, line 10, `arrivals`: arrivals.cv must be from 0.01 to 10, got 0");
     assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"3\""), @"s.toml, line 6, `workload.generate`: expected both `turns` and `think`, or neither");
     assert_snapshot!(fault("seed = 7", "seed = 7\nturns = \"geometric:3\"\nthink = \"5s\""), @"s.toml, line 6, `workload.generate`: turns must be at most 1000 turns: give the law a `max`, got 4294967295");
-    assert_snapshot!(fault("seed = 7", "seed = 7\nthink = \"5\""), @"s.toml, line 10, `think`: think time `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nthink = \"5\""), @"s.toml, line 10, `think`: law of times `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`");
     assert_snapshot!(fault("seed = 7", "seed = 7\nsystem_prompts = \"0\""), @"s.toml, line 10, `system_prompts`: system_prompts.tokens must be from 1 to 4294967295, got 0");
     assert_snapshot!(fault("seed = 7", "seed = 7\npairs = \"none.csv\""), @"s.toml, line 10, `pairs`: none.csv: cannot be read: No such file or directory (os error 2)");
     assert_snapshot!(fault("lognormal:mean=100,sigma=1,max=1000", "file:none.txt"), @"s.toml, line 10, `input_tokens`: none.txt: cannot be read: No such file or directory (os error 2)");
@@ -286,6 +292,8 @@ fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault(generate, &(first.clone() + &row("b", "0s", 5))), @"s.toml, line 11, `workload.requests`: requests must be sorted by arrival: `b` (row 2) arrives at 0 s, the one before it at 0.001 s");
     assert_snapshot!(fault(generate, &(first.clone() + &row("a", "1ms", 5))), @"s.toml, line 11, `workload.requests`: request ids must differ: `a` is in rows 1 and 2");
     assert_snapshot!(fault(generate, &(first.clone() + &row("b", "1ms", 0))), @"s.toml, line 11, `workload.requests`: input_tokens of request `b` must be 1 to 4294967295, got 0");
+    let leaves = row("b", "1ms", 5) + "cancel_after = \"-1s\"\n";
+    assert_snapshot!(fault(generate, &(first.clone() + &leaves)), @"s.toml, line 16, `cancel_after`: duration `-1s`: expected a time of at least 0");
     assert_snapshot!(fault(generate, &(first + &row("b", "1", 5))), @"s.toml, line 13, `at`: duration `1`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");
     let twice = format!("{SOUND}[[variants]]\nname = \"x\"\n[[variants]]\nname = \"x\"\n");
     assert_snapshot!(Scenario::parse("s.toml", &twice).unwrap_err(), @"s.toml, line 20, `name`: another variant is named `x`");

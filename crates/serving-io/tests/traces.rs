@@ -202,9 +202,9 @@ fn faults_of_a_file_name_it_and_what_is_right() {
     assert_snapshot!(say(""), @"f: is empty, expected a trace, one request a row");
     assert_snapshot!(say("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"), @"f: holds no requests, expected at least one request");
     assert_snapshot!(say("arrival_s,input_tokens,output_tokens\n0,5,0\n"), @"f: holds no requests, expected at least one with 1 token or more each way");
-    assert_snapshot!(say("time,prompt,answer\n0,1,1\n"), @"f: no column for arrival; the file has `time`, `prompt`, `answer`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`");
-    assert_snapshot!(say("arrival_s,prompt,output_tokens\n0,1,1\n"), @"f: no column for input_tokens; the file has `arrival_s`, `prompt`, `output_tokens`; map one, for example `--map input_tokens=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`");
-    assert_snapshot!(say("TIMESTAMP,ContextTokens\r\n2023-11-16 18:15:46.6805900,374\r\n"), @"f: no column for arrival; the file has `TIMESTAMP`, `ContextTokens`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`");
+    assert_snapshot!(say("time,prompt,answer\n0,1,1\n"), @"f: no column for arrival; the file has `time`, `prompt`, `answer`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`, `cancel_after_s|_ms|_us|_ns|_ps`");
+    assert_snapshot!(say("arrival_s,prompt,output_tokens\n0,1,1\n"), @"f: no column for input_tokens; the file has `arrival_s`, `prompt`, `output_tokens`; map one, for example `--map input_tokens=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`, `cancel_after_s|_ms|_us|_ns|_ps`");
+    assert_snapshot!(say("TIMESTAMP,ContextTokens\r\n2023-11-16 18:15:46.6805900,374\r\n"), @"f: no column for arrival; the file has `TIMESTAMP`, `ContextTokens`; map one, for example `--map arrival_s=COLUMN`; fields are `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`, `cancel_after_s|_ms|_us|_ns|_ps`");
     assert_snapshot!(say("[1, 2]"), @"f: begins with `[1, 2]`; expected Azure LLM inference trace (`azure`), BurstGPT trace (`burstgpt`), Mooncake trace (`mooncake`), goodput timelines (`goodput`), JSON lines (`jsonl`), CSV (`csv`)");
     assert_snapshot!(say([0x1f, 0x8b, 8, 0, 0, 0]), @"f: cannot be read: the compressed data end too early, or other bytes follow them: is the file whole?");
     assert_snapshot!(say("arrival_s,arrival_ms,input_tokens,output_tokens\n0,0,1,1\n"), @"column map `arrival_ms`: arrival is already mapped to `arrival_s`, expected one column");
@@ -378,16 +378,18 @@ fn a_slice_is_a_part_of_requests_or_of_time() {
 /// What is written reads back the same: every digit of an arrival, names and prefixes.
 #[test]
 fn what_is_written_reads_back_the_same() {
-    use sched_sim::workload::{Sessions, chat};
+    use sched_sim::workload::{Sessions, ThinkAfter, chat};
     let mut spec = chat(300, 3.0, 5);
     let mut plain = Vec::new();
     write_request(&mut plain, &spec.generate().unwrap().requests()[0]).unwrap();
     assert_eq!(trace(&plain).format, TraceFormat::Jsonl);
     spec.system_prompts = Some("tokens=40,count=3,skew=1".parse().unwrap());
+    spec.cancellations = Some("20%,exponential:mean=2s".parse().unwrap());
     for sessions in [false, true] {
         spec.sessions = sessions.then(|| Sessions {
             turns: "uniform:1,5".parse().unwrap(),
             think: "exponential:2s".parse().unwrap(),
+            after: ThinkAfter::Arrival,
         });
         let workload = spec.generate().unwrap();
         let mut text = Vec::new();
@@ -487,6 +489,38 @@ fn what_is_no_priority_is_refused() {
     let options = TraceOptions { map: TraceMap::parse(map).unwrap(), format: None };
     let lacking = read_trace("f", Cursor::new(lines.as_bytes()), &options).unwrap_err();
     assert_snapshot!(lacking.to_string(), @"f, line 2, `p`: found nothing, expected a whole number from -9223372036854775808 to 9223372036854775807");
+}
+
+/// When a client goes away is a time from its arrival, in any unit; who stays leaves it out.
+#[test]
+fn clients_who_go_away_are_read_in_any_unit() {
+    let after = |text: &str| -> Vec<String> {
+        let of = |r: &sched_sim::WorkloadRequest| {
+            r.cancel_after().map_or("-".to_owned(), |t| t.compact().to_string())
+        };
+        trace(text).workload.requests().iter().map(of).collect()
+    };
+    let csv = "arrival_s,input_tokens,output_tokens,cancel_after_ms\n0,5,2,1500\n1,5,2,\n2,5,2,0\n";
+    assert_eq!(after(csv), ["1.5s", "-", "0s"]);
+    let line =
+        |more: &str| format!("{{\"arrival_s\":0,\"input_tokens\":5,\"output_tokens\":2{more}}}\n");
+    let lines = [
+        line(""),
+        line(r#","cancel_after_s":0.25"#),
+        line(r#","cancel_after_ns":7"#),
+        line(r#","cancel_after_s":null"#),
+    ];
+    assert_eq!(after(&lines.concat()), ["-", "250ms", "7ns", "-"]);
+
+    let said = |more: &str| {
+        let options = TraceOptions::default();
+        read_trace("f", Cursor::new(line(more).into_bytes()), &options).unwrap_err().to_string()
+    };
+    assert_snapshot!(said(r#","cancel_after_s":-1"#), @"f, line 1, `cancel_after_s`: found `-1`, expected a number of seconds from 0 to 366 days, or nothing");
+    assert_snapshot!(said(r#","cancel_after_s":"2s""#), @r#"f, line 1, `cancel_after_s`: found "2s", expected a number of seconds from 0 to 366 days, or nothing"#);
+    assert_snapshot!(said(r#","cancel_after_us":1e14"#), @"f, line 1, `cancel_after_us`: found `1e14`, expected a number of microseconds from 0 to 366 days, or nothing");
+    assert_snapshot!(said(r#","cancel_after_s":1,"cancel_after_ms":1"#), @"column map `cancel_after_ms`: cancel_after is already mapped to `cancel_after_s`, expected one column");
+    assert_snapshot!(TraceMap::parse(["cancel_after=x"]).unwrap_err().to_string(), @"column map `cancel_after=x`: `cancel_after` is no field, expected `arrival_s|_ms|_us|_ns|_ps`, `arrival`, `input_tokens`, `output_tokens`, `id`, `priority`, `cancel_after_s|_ms|_us|_ns|_ps`");
 }
 
 /// A file that a second writer added to is no whole one, whatever its first part holds.

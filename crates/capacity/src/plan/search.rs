@@ -156,7 +156,7 @@ impl Search<'_> {
                 shares(&mut fleet, &workload, warm_up(workload.len()), goals)
             }
             Arriving::Users(users) => {
-                let driven = drive(&mut fleet, &mut users.arrivals()?, &mut ())?;
+                let driven = drive(&mut fleet, &mut users.arrivals()?, None, &mut ())?;
                 let n = driven.workload().len();
                 let mut tally = Tally::new(warm_up(n), goals);
                 driven.over().iter().for_each(|over| tally.take(&Served::of(over)));
@@ -327,6 +327,7 @@ impl Search<'_> {
                 lengths: closed.lengths.clone(),
                 system_prompts: None,
                 sessions: None,
+                cancellations: None,
                 seed: self.seed,
             }
             .generate()?,

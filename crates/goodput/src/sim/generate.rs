@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use metrics_core::grammar;
-use sched_sim::workload::{ArrivalLaw, Delay, Lengths, Sessions, SystemPrompts, WorkloadSpec};
+use sched_sim::workload::{
+    ArrivalLaw, Delay, Lengths, Sessions, SystemPrompts, ThinkAfter, WorkloadSpec,
+};
 
 use super::Setting;
 
@@ -136,7 +138,8 @@ impl GeneratorArguments {
         if let (Some(turns), Some(think)) = (&self.turns, &self.think) {
             let turns = law("--turns", turns)?;
             let think = think.parse::<Delay>().map_err(|e| anyhow!("--think: {e}"))?;
-            spec.sessions = Some(Sessions { turns, think });
+            let after = ThinkAfter::Arrival;
+            spec.sessions = Some(Sessions { turns, think, after });
         }
         spec.seed = self.seed.unwrap_or(spec.seed);
         Ok(spec.check()?)

@@ -153,7 +153,7 @@ pub fn run_users(
     observer: &mut dyn Observer,
 ) -> Result<Driven> {
     let mut arrivals = users.arrivals()?;
-    Ok(drive(server, &mut arrivals, observer)?)
+    Ok(drive(server, &mut arrivals, None, observer)?)
 }
 
 /// One replica of a fleet, for a reader.

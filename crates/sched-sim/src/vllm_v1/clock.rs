@@ -73,7 +73,7 @@ pub(crate) fn run<'w, T: StepTime>(
     let leaves = |job: &mut Job| {
         let first = cancellations.partition_point(|c| (c.1 as u64) < job.id);
         let own = cancellations.get(first).filter(|c| c.1 as u64 == job.id);
-        job.cancel_at = own.map(|c| c.0);
+        job.cancel_at = own.map(|c| c.0).or(job.cancel_at);
         job.give_up_after(patience);
     };
     run_workload(workload, server, caching, leaves, observer)

@@ -1,4 +1,4 @@
-//! How long a client thinks between an answer and its next request.
+//! How long a client thinks before its next request, or waits before it goes away.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::error::{Result, SimError};
 use crate::time::Ticks;
 use crate::workload::law::{Parameters, split, within};
 
-/// A law of think times.
+/// A law of times.
 ///
 /// As a text: `5s` or `constant:5s`, `exponential:mean=10s`, `uniform:1s,5s`,
 /// `lognormal:median=10s,sigma=1`.
@@ -41,7 +41,7 @@ pub enum Delay {
     },
 }
 
-const WHAT: &str = "think time";
+const WHAT: &str = "law of times";
 
 impl Delay {
     /// Checks the parameters; `input` names them.
@@ -52,10 +52,10 @@ impl Delay {
     pub fn check(&self, input: &str) -> Result<()> {
         match *self {
             Self::Constant(t) | Self::Exponential { mean: t } => {
-                t.within_a_run("a think time").map(|_| ())
+                t.within_a_run("the time of a law").map(|_| ())
             }
             Self::Uniform { min, max } => {
-                max.within_a_run("a think time")?;
+                max.within_a_run("the time of a law")?;
                 if max < min {
                     return Err(SimError::Bounds {
                         input: format!("{input}.max"),
@@ -66,7 +66,7 @@ impl Delay {
                 Ok(())
             }
             Self::LogNormal { median, sigma } => {
-                median.within_a_run("a think time")?;
+                median.within_a_run("the time of a law")?;
                 within(input, "sigma", sigma, "from 0 to 10", 0.0 <= sigma && sigma <= 10.0)
             }
         }

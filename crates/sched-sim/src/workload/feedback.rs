@@ -8,8 +8,11 @@ use rand_pcg::Pcg64;
 use crate::error::{Result, SimError};
 use crate::time::Ticks;
 use crate::workload::arrivals::ArrivalClock;
+use crate::workload::cancellations::{Cancellations, Leavers};
 use crate::workload::delay::Delay;
-use crate::workload::generate::{Draws, Generated, Mold, Source, Stream, segment, stream};
+use crate::workload::generate::{
+    Draws, Generated, Mold, Sessions, Source, Stream, ThinkAfter, segment, stream,
+};
 use crate::workload::law::within;
 use crate::workload::lengths::{Lengths, Sampler};
 use crate::workload::{PromptContent, RequestId, SystemPrompts, Workload, WorkloadRequest};
@@ -80,10 +83,11 @@ impl<I: Iterator<Item = Result<WorkloadRequest>>> Arrivals for OpenLoop<I> {
 /// A fixed number of users, each of whom sends a request, waits for the answer, thinks, and sends
 /// the next one.
 ///
-/// Request k of user u arrives one think time after the answer to request k − 1; the first one
-/// arrives one think time after the start. Its id is `u.k`, and its tokens and think time depend on
-/// seed, u and k alone, so that two servers are compared on the same requests. More users begin
-/// with the same ones.
+/// Request k of user u arrives one think time after the answer to request k − 1, or after the user
+/// stopped waiting for it; the first one arrives one think time after the start. Its id is `u.k`,
+/// and its tokens and think time depend on seed, u and k alone, so that two servers are compared on
+/// the same requests. More users begin with the same ones. With sessions a user begins another
+/// conversation when one is over.
 ///
 /// # Examples
 ///
@@ -97,6 +101,8 @@ impl<I: Iterator<Item = Result<WorkloadRequest>>> Arrivals for OpenLoop<I> {
 ///     requests: 10,
 ///     lengths: Lengths::Independent { input: "100".parse()?, output: "20".parse()? },
 ///     system_prompts: None,
+///     sessions: None,
+///     cancellations: None,
 ///     seed: 1,
 /// };
 /// let mut arrivals = spec.arrivals()?;
@@ -113,7 +119,7 @@ impl<I: Iterator<Item = Result<WorkloadRequest>>> Arrivals for OpenLoop<I> {
 pub struct ClosedLoop {
     /// How many users, at most 1000000.
     pub users: u64,
-    /// How long a user thinks before a request.
+    /// How long a user thinks before a request, or before the first one of a session.
     pub think: Delay,
     /// How many requests of all users together.
     pub requests: u64,
@@ -121,6 +127,11 @@ pub struct ClosedLoop {
     pub lengths: Lengths,
     /// Prompts that many requests begin with.
     pub system_prompts: Option<SystemPrompts>,
+    /// Requests of a user that follow each other, after the [answer](ThinkAfter::Answer) in any case;
+    /// none: each stands alone.
+    pub sessions: Option<Sessions>,
+    /// Users who go away from a request before its answer is complete, and go on as after an answer.
+    pub cancellations: Option<Cancellations>,
     /// The seed of all streams.
     pub seed: u64,
 }
@@ -136,10 +147,13 @@ impl ClosedLoop {
         within("users", "", self.users as f64, "from 1 to 1000000", good)?;
         self.think.check("think")?;
         let mold = Mold::new(&self.lengths, self.system_prompts)?;
-        let mut talk = Conversations::new(mold, self.think, None, self.seed);
+        let mut pace = self.sessions.as_ref().map_or(Ok(Pace::default()), Pace::of_sessions)?;
+        (pace.between, pace.after) = (self.think, ThinkAfter::Answer);
+        self.cancellations.map_or(Ok(()), |law| law.check("cancellations"))?;
+        let mut talk = Conversations::new(mold, pace, None, self.cancellations, self.seed);
         for _ in 0..self.users {
-            let user = talk.open(None);
-            talk.release(user, Ticks::ZERO)?;
+            let user = talk.open();
+            talk.release(user, Ticks::ZERO, self.think)?;
         }
         let source = Source::Conversations(Box::new(talk));
         Ok(Generated { left: self.requests, total: 0, source })
@@ -150,26 +164,67 @@ impl ClosedLoop {
 #[derive(Clone, Debug)]
 struct Conversation {
     number: u64,
-    /// Turns so far.
+    /// Requests so far.
     turn: u64,
-    /// Turns in all; none: a user who never leaves and starts afresh with every request.
-    turns: Option<u64>,
+    /// The session, if there are any.
+    session: Option<Session>,
     draws: Draws,
+    turns: Pcg64,
     thinks: Pcg64,
+    leavers: Option<Leavers>,
+}
+
+/// What a client says at a time.
+#[derive(Clone, Debug)]
+struct Session {
+    number: u64,
+    /// Turns so far, and those that are left.
+    turn: u64,
+    left: u64,
     /// What was said before.
     said: Vec<(u64, u64)>,
+}
+
+/// How clients go on.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    /// Turns of a session; none: every request stands alone.
+    turns: Option<Sampler>,
+    /// How long a client thinks between the turns of a session.
+    think: Delay,
+    after: ThinkAfter,
+    /// How long who stays thinks before another session, or another request that stands alone.
+    between: Delay,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let none = Delay::Constant(Ticks::ZERO);
+        Self { turns: None, think: none, after: ThinkAfter::Answer, between: none }
+    }
+}
+
+impl Pace {
+    pub(super) fn of_sessions(sessions: &Sessions) -> Result<Self> {
+        sessions.check()?;
+        let Sessions { ref turns, think, after } = *sessions;
+        let turns = Some(turns.sampler("turns")?);
+        Ok(Self { turns, think, after, ..Self::default() })
+    }
 }
 
 /// Clients that wait for answers.
 #[derive(Clone, Debug)]
 pub(super) struct Conversations {
     mold: Mold,
-    think: Delay,
-    /// When the next session starts, and how many turns it has; none: all are there.
-    starts: Option<(ArrivalClock, Ticks, Sampler)>,
+    pace: Pace,
+    cancellations: Option<Cancellations>,
+    /// When the next client comes, who leaves after one session; none: all are there, and stay.
+    starts: Option<(ArrivalClock, Ticks)>,
     /// A seed for each client.
     seeds: Pcg64,
-    opened: u64,
+    clients: u64,
+    sessions: u64,
     /// Requests so far.
     issued: u64,
     /// Clients that think, by the instant at which they are done, and number.
@@ -181,90 +236,117 @@ pub(super) struct Conversations {
 impl Conversations {
     pub(super) fn new(
         mold: Mold,
-        think: Delay,
-        starts: Option<(ArrivalClock, Ticks, Sampler)>,
+        pace: Pace,
+        starts: Option<(ArrivalClock, Ticks)>,
+        cancellations: Option<Cancellations>,
         seed: u64,
     ) -> Self {
         Self {
             mold,
-            think,
+            pace,
+            cancellations,
             starts,
             seeds: stream(seed, Stream::Seeds),
-            opened: 0,
+            clients: 0,
+            sessions: 0,
             issued: 0,
             thinking: BTreeMap::new(),
             waiting: HashMap::new(),
         }
     }
 
-    /// A new client; `turns` draws from its own stream how many turns it has.
-    fn open(&mut self, turns: Option<&Sampler>) -> Conversation {
+    /// A new client, who begins a session if there are any.
+    fn open(&mut self) -> Conversation {
         let seed = self.seeds.random();
-        self.opened += 1;
-        let mut draws = Draws::new(seed);
-        Conversation {
-            number: self.opened,
+        self.clients += 1;
+        let mut client = Conversation {
+            number: self.clients,
             turn: 0,
-            turns: turns.map(|law| law.sample(&mut stream(seed, Stream::Turns))),
-            said: if turns.is_some() { self.mold.opening(&mut draws) } else { Vec::new() },
-            draws,
+            session: None,
+            draws: Draws::new(seed),
+            turns: stream(seed, Stream::Turns),
             thinks: stream(seed, Stream::Thinks),
-        }
+            leavers: self.cancellations.map(|law| Leavers::new(law, seed)),
+        };
+        self.begin(&mut client);
+        client
+    }
+
+    /// Lets a client begin another session, if there are any.
+    fn begin(&mut self, client: &mut Conversation) {
+        let Some(turns) = &self.pace.turns else { return };
+        self.sessions += 1;
+        client.session = Some(Session {
+            number: self.sessions,
+            turn: 0,
+            left: turns.sample(&mut client.turns),
+            said: self.mold.opening(&mut client.draws),
+        });
+    }
+
+    /// Lets a client go on who has an answer at `at`, or left; who came for one session and has had it
+    /// does not.
+    fn go_on(&mut self, mut client: Conversation, at: Ticks) -> Result<()> {
+        let think = match &client.session {
+            Some(session) if 0 < session.left => self.pace.think,
+            _ if self.starts.is_some() => return Ok(()),
+            _ => {
+                self.begin(&mut client);
+                self.pace.between
+            }
+        };
+        self.release(client, at, think)
     }
 
     /// Lets a client think from `at` on.
-    fn release(&mut self, mut client: Conversation, at: Ticks) -> Result<()> {
-        let at = at.after(self.think.sample(&mut client.thinks)?);
+    fn release(&mut self, mut client: Conversation, at: Ticks, think: Delay) -> Result<()> {
+        let at = at.after(think.sample(&mut client.thinks)?);
         self.thinking.insert((at.within_a_run("an arrival")?, client.number), client);
         Ok(())
     }
 
     pub(super) fn next_at(&self) -> Option<Ticks> {
         let thought = self.thinking.first_key_value().map(|((at, _), _)| *at);
-        let start = self.starts.as_ref().map(|(_, at, _)| *at);
+        let start = self.starts.as_ref().map(|(_, at)| *at);
         thought.into_iter().chain(start).min()
     }
 
     pub(super) fn next(&mut self) -> Result<Option<WorkloadRequest>> {
-        let start = self.starts.as_ref().map(|(_, at, _)| *at);
+        let start = self.starts.as_ref().map(|(_, at)| *at);
         // Whoever was there before goes first.
         let thought = (self.thinking.first_entry())
             .filter(|e| start.is_none_or(|start| e.key().0 <= start))
             .map(std::collections::btree_map::OccupiedEntry::remove_entry);
-        let (at, mut client) = match (thought, self.starts.take()) {
-            (Some(((at, _), client)), starts) => {
-                self.starts = starts;
-                (at, client)
-            }
-            (None, Some((mut clock, at, turns))) => {
-                let client = self.open(Some(&turns));
-                let next = clock.next()?;
-                self.starts = Some((clock, next, turns));
-                (at, client)
+        let (at, mut client) = match (thought, &mut self.starts) {
+            (Some(((at, _), client)), _) => (at, client),
+            (None, Some((clock, next))) => {
+                let at = *next;
+                *next = clock.next()?;
+                (at, self.open())
             }
             (None, None) => return Ok(None),
         };
         client.turn += 1;
         self.issued += 1;
         let id = RequestId::Name(format!("{}.{}", client.number, client.turn).into());
-        let request = if client.turns.is_none() {
-            self.mold.alone(id, self.issued, at, &mut client.draws)
-        } else {
-            let (input, output) = self.mold.lengths(&mut client.draws);
-            client.said.push((segment(client.number, client.turn, false), input));
-            let prompt = client.said.clone();
-            let tokens = prompt.iter().map(|&(_, tokens)| tokens).sum();
-            let answer = segment(client.number, client.turn, true);
-            client.said.push((answer, output));
-            let mut request = WorkloadRequest::new(id, at, tokens, output);
-            request.content = Some(Box::new(PromptContent { prompt, answer: Some(answer) }));
-            request
+        let mut request = match &mut client.session {
+            None => self.mold.alone(id, self.issued, at, &mut client.draws),
+            Some(session) => session.next(id, at, self.mold.lengths(&mut client.draws)),
         };
-        self.waiting.insert(client.number, client);
+        let cancel = client.leavers.as_mut().map(Leavers::next).transpose()?;
+        request.set_cancel_after(cancel.flatten());
+        if self.pace.after == ThinkAfter::Arrival {
+            self.go_on(client, at)?;
+        } else {
+            self.waiting.insert(client.number, client);
+        }
         Ok(Some(request))
     }
 
     pub(super) fn completed(&mut self, id: &RequestId, at: Ticks) -> Result<()> {
+        if self.pace.after == ThinkAfter::Arrival {
+            return Ok(());
+        }
         let unknown = || SimError::NotInFlight { id: id.clone() };
         let RequestId::Name(name) = id else { return Err(unknown()) };
         let (number, turn) = name.split_once('.').ok_or_else(unknown)?;
@@ -274,9 +356,22 @@ impl Conversations {
             self.waiting.insert(number, client);
             return Err(unknown());
         }
-        if client.turns.is_none_or(|turns| client.turn < turns) {
-            self.release(client, at)?;
-        }
-        Ok(())
+        self.go_on(client, at)
+    }
+}
+
+impl Session {
+    /// Its next turn, with so many tokens of a message and of its answer.
+    fn next(&mut self, id: RequestId, at: Ticks, (input, output): (u64, u64)) -> WorkloadRequest {
+        self.turn += 1;
+        self.left -= 1;
+        self.said.push((segment(self.number, self.turn, false), input));
+        let prompt = self.said.clone();
+        let tokens = prompt.iter().map(|&(_, tokens)| tokens).sum();
+        let answer = segment(self.number, self.turn, true);
+        self.said.push((answer, output));
+        let mut request = WorkloadRequest::new(id, at, tokens, output);
+        request.content = Some(Box::new(PromptContent { prompt, answer: Some(answer) }));
+        request
     }
 }

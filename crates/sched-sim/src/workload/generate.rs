@@ -10,8 +10,9 @@ use rand_pcg::Pcg64;
 use crate::error::{Result, SimError};
 use crate::time::Ticks;
 use crate::workload::arrivals::{ArrivalClock, ArrivalLaw};
+use crate::workload::cancellations::{Cancellations, Leavers};
 use crate::workload::delay::Delay;
-use crate::workload::feedback::{Arrivals, Conversations};
+use crate::workload::feedback::{Arrivals, Conversations, Pace};
 use crate::workload::law::{Parameters, within};
 use crate::workload::lengths::{LengthLaw, Lengths, PairSampler};
 use crate::workload::{PromptContent, RequestId, Workload, WorkloadRequest};
@@ -27,6 +28,8 @@ pub(crate) enum Stream {
     Turns,
     Thinks,
     Router,
+    Leavers,
+    Leaving,
 }
 
 /// A generator for one purpose: its state and its increment both depend on seed and purpose.
@@ -59,6 +62,7 @@ pub(crate) fn stream(seed: u64, purpose: Stream) -> Pcg64 {
 ///     },
 ///     system_prompts: None,
 ///     sessions: None,
+///     cancellations: None,
 ///     seed: 7,
 /// };
 /// let workload = spec.generate()?;
@@ -82,6 +86,8 @@ pub struct WorkloadSpec {
     pub system_prompts: Option<SystemPrompts>,
     /// Requests that follow each other; none: each request stands alone.
     pub sessions: Option<Sessions>,
+    /// Clients who go away before their answer is complete; none: all stay.
+    pub cancellations: Option<Cancellations>,
     /// The seed of all streams.
     pub seed: u64,
 }
@@ -141,15 +147,67 @@ impl FromStr for SystemPrompts {
 pub struct Sessions {
     /// How many turns a session has, at most 1000.
     pub turns: LengthLaw,
-    /// How long the client thinks before its next turn. [`WorkloadSpec::generate`] and
-    /// [`WorkloadSpec::stream`] know no answers: there it counts from the arrival of the turn
-    /// before. [`WorkloadSpec::feedback`] counts it from the end of the answer.
+    /// How long the client thinks before its next turn.
     pub think: Delay,
+    /// From when that counts.
+    pub after: ThinkAfter,
+}
+
+/// From when the time counts that a client thinks before the next turn of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ThinkAfter {
+    /// From the arrival of the turn before: all arrivals are known before any server has run, and
+    /// a turn may quote an answer that is not there yet.
+    #[default]
+    Arrival,
+    /// From the end of the answer, as a client does who reads it: a slow server is asked later.
+    /// [`WorkloadSpec::feedback`] has such requests alone, for [`drive`](crate::drive::drive).
+    Answer,
+}
+
+impl ThinkAfter {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arrival => "arrival",
+            Self::Answer => "answer",
+        }
+    }
+}
+
+impl fmt::Display for ThinkAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for ThinkAfter {
+    type Err = SimError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Self::Arrival, Self::Answer];
+        all.into_iter().find(|after| after.name() == text.trim()).ok_or_else(|| SimError::Grammar {
+            what: "start of a think time",
+            text: text.to_owned(),
+            expected: "`arrival` or `answer`".to_owned(),
+        })
+    }
 }
 
 impl Sessions {
     /// Most turns of a session.
     pub const LARGEST_TURNS: u64 = 1000;
+
+    /// Checks both laws.
+    pub(super) fn check(&self) -> Result<()> {
+        self.turns.check("turns")?;
+        let turns = self.turns.largest();
+        let bound = "at most 1000 turns: give the law a `max`";
+        within("turns", "", turns as f64, bound, turns <= Self::LARGEST_TURNS)?;
+        self.think.check("think")
+    }
 }
 
 impl WorkloadSpec {
@@ -164,14 +222,14 @@ impl WorkloadSpec {
         within("rate_per_s", "", self.rate_per_s, bound, good)?;
         self.arrivals.check("arrivals", self.rate_per_s)?;
         Mold::new(&self.lengths, self.system_prompts)?;
-        if let Some(sessions) = &self.sessions {
-            sessions.turns.check("turns")?;
-            let turns = sessions.turns.largest();
-            let bound = "at most 1000 turns: give the law a `max`";
-            within("turns", "", turns as f64, bound, turns <= Sessions::LARGEST_TURNS)?;
-            sessions.think.check("think")?;
-        }
-        Ok(())
+        self.sessions.as_ref().map_or(Ok(()), Sessions::check)?;
+        self.cancellations.as_ref().map_or(Ok(()), |law| law.check("cancellations"))
+    }
+
+    /// Whether requests wait for answers, so that they are not known before a server has run.
+    #[must_use]
+    pub fn waits_for_answers(&self) -> bool {
+        self.sessions.as_ref().is_some_and(|sessions| sessions.after == ThinkAfter::Answer)
     }
 
     /// Draws the workload. Gaps are floats in seconds, each rounded to the nearest tick; the
@@ -189,13 +247,17 @@ impl WorkloadSpec {
     ///
     /// # Errors
     ///
-    /// As [`WorkloadSpec::check`].
+    /// As [`WorkloadSpec::check`]; [`SimError::WaitsForAnswers`] if they
+    /// [do](Self::waits_for_answers).
     pub fn stream(&self) -> Result<RequestStream> {
+        if self.waits_for_answers() {
+            return Err(SimError::WaitsForAnswers);
+        }
         Ok(RequestStream(self.feedback()?))
     }
 
     /// The requests for a driver that says when an answer ended, which is what the next turn of a
-    /// session waits for.
+    /// session [may](ThinkAfter) wait for.
     ///
     /// # Errors
     ///
@@ -212,12 +274,14 @@ impl WorkloadSpec {
             source: match &self.sessions {
                 None => {
                     let draws = Draws::new(self.seed);
-                    Source::Alone(Box::new(Alone { clock, next, mold, draws, number: 0 }))
+                    let leavers = self.cancellations.map(|law| Leavers::new(law, self.seed));
+                    Source::Alone(Box::new(Alone { clock, next, mold, draws, leavers, number: 0 }))
                 }
                 Some(s) => {
-                    let turns = s.turns.sampler("turns")?;
-                    let starts = Some((clock, next, turns));
-                    let talk = Conversations::new(mold, s.think, starts, self.seed);
+                    let pace = Pace::of_sessions(s)?;
+                    let starts = Some((clock, next));
+                    let talk =
+                        Conversations::new(mold, pace, starts, self.cancellations, self.seed);
                     Source::Conversations(Box::new(talk))
                 }
             },
@@ -242,6 +306,7 @@ pub const fn chat(requests: u64, rate_per_s: f64, seed: u64) -> WorkloadSpec {
         },
         system_prompts: None,
         sessions: None,
+        cancellations: None,
         seed,
     }
 }
@@ -352,6 +417,7 @@ pub(super) struct Alone {
     next: Ticks,
     mold: Mold,
     draws: Draws,
+    leavers: Option<Leavers>,
     number: u64,
 }
 
@@ -403,7 +469,11 @@ impl Arrivals for Generated {
                     alone.next = alone.clock.next()?;
                 }
                 let number = alone.number;
-                Some(alone.mold.alone(RequestId::Number(number), number, at, &mut alone.draws))
+                let id = RequestId::Number(number);
+                let mut request = alone.mold.alone(id, number, at, &mut alone.draws);
+                let cancel = alone.leavers.as_mut().map(Leavers::next).transpose()?;
+                request.set_cancel_after(cancel.flatten());
+                Some(request)
             }
             Source::Conversations(talk) => talk.next()?,
         };
@@ -429,8 +499,6 @@ impl Iterator for RequestStream {
     type Item = Result<WorkloadRequest>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let request = self.0.next().transpose()?;
-        // Without a server the next turn counts from the arrival.
-        Some(request.and_then(|r| self.0.completed(&r.id, r.arrival).map(|()| r)))
+        self.0.next().transpose()
     }
 }

@@ -1,6 +1,7 @@
 //! What arrives: requests with their arrival and token counts, checked once.
 
 mod arrivals;
+mod cancellations;
 mod delay;
 mod feedback;
 mod generate;
@@ -8,9 +9,12 @@ pub(crate) mod law;
 mod lengths;
 
 pub use arrivals::ArrivalLaw;
+pub use cancellations::Cancellations;
 pub use delay::Delay;
 pub use feedback::{Arrivals, ClosedLoop, OpenLoop};
-pub use generate::{Generated, RequestStream, Sessions, SystemPrompts, WorkloadSpec, chat};
+pub use generate::{
+    Generated, RequestStream, Sessions, SystemPrompts, ThinkAfter, WorkloadSpec, chat,
+};
 pub(crate) use generate::{Stream, stream};
 pub use lengths::{LengthHistogram, LengthLaw, LengthPairs, Lengths};
 
@@ -19,6 +23,7 @@ use std::fmt;
 
 use crate::error::{Result, SimError};
 use crate::time::Ticks;
+use crate::workload::cancellations::Leavers;
 
 /// The name of a request, kept from its source to its timeline.
 ///
@@ -78,6 +83,8 @@ pub struct WorkloadRequest {
     pub priority: i64,
     /// Which tokens it has, for prefix caching; none: tokens that no other request has.
     pub content: Option<Box<PromptContent>>,
+    /// How long after its arrival its client goes away; few have it, so that it stands apart.
+    cancel_after: Option<Box<Ticks>>,
 }
 
 /// Which tokens a prompt consists of, and which segment its answer is.
@@ -133,7 +140,32 @@ impl WorkloadRequest {
         input_tokens: u64,
         output_tokens: u64,
     ) -> Self {
-        Self { id: id.into(), arrival, input_tokens, output_tokens, priority: 0, content: None }
+        Self {
+            id: id.into(),
+            arrival,
+            input_tokens,
+            output_tokens,
+            priority: 0,
+            content: None,
+            cancel_after: None,
+        }
+    }
+
+    /// How long after its arrival its client goes away, if it has not got its last token by then.
+    #[must_use]
+    pub fn cancel_after(&self) -> Option<Ticks> {
+        self.cancel_after.as_deref().copied()
+    }
+
+    /// Says how long after its arrival its client goes away; none: it stays.
+    pub fn set_cancel_after(&mut self, time: Option<Ticks>) {
+        self.cancel_after = time.map(Box::new);
+    }
+
+    /// When its client leaves who would wait for its last token for `patience` at most.
+    pub(crate) fn departure(&self, patience: Option<Ticks>) -> Option<Ticks> {
+        let longest = self.cancel_after().into_iter().chain(patience).min()?;
+        Some(self.arrival.after(longest))
     }
 }
 
@@ -243,6 +275,30 @@ impl Workload {
         let end = range.end.min(self.len());
         let start = range.start.min(end);
         Self { requests: self.requests.get(start..end).unwrap_or_default().to_vec() }
+    }
+
+    /// The same requests with clients who go away by a law, drawn from a seed in order of arrival;
+    /// who has a [time](WorkloadRequest::cancel_after) of its own keeps it.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError::Parameter`] or [`SimError::TimeOutOfRange`] of the law.
+    pub fn cancelled(mut self, law: Cancellations, seed: u64) -> Result<Self> {
+        law.check("cancellations")?;
+        let mut leavers = Leavers::new(law, seed);
+        for r in &mut self.requests {
+            let after = leavers.next()?;
+            r.set_cancel_after(r.cancel_after().or(after));
+        }
+        Ok(self)
+    }
+
+    /// The same requests of clients who all stay, and how many of them would have gone away.
+    #[must_use]
+    pub fn staying(mut self) -> (Self, usize) {
+        let leave = self.requests.iter_mut().filter(|r| r.cancel_after.is_some());
+        let leaving = leave.map(|r| r.set_cancel_after(None)).count();
+        (self, leaving)
     }
 
     /// The same requests arriving `factor` times as often: every time from the first arrival is

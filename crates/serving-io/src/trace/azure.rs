@@ -48,6 +48,7 @@ impl TraceReader for Azure {
                 output: "GeneratedTokens".to_owned(),
                 id: None,
                 priority: None,
+                cancel: None,
             })
         })
     }

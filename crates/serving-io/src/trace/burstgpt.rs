@@ -50,6 +50,7 @@ impl TraceReader for BurstGpt {
                 output: "Response tokens".to_owned(),
                 id: None,
                 priority: None,
+                cancel: None,
             })
         })?;
         if cells.iter().any(|c| c == "Session ID" || c == "SessionID") {

@@ -55,6 +55,8 @@ pub(super) struct RowValues<'a> {
     pub(super) output: Value<'a>,
     pub(super) id: Option<Value<'a>>,
     pub(super) priority: Option<Value<'a>>,
+    /// With its unit and its key.
+    pub(super) cancel: Option<(ArrivalForm, &'a str, Value<'a>)>,
 }
 
 /// How many rows had something, and where the first of them is.
@@ -150,9 +152,14 @@ impl<'a> Collector<'a> {
             (Some(key), Some(value)) => priority(at.key(key), value)?,
             _ => 0,
         };
+        let cancel = match &row.cancel {
+            Some((form, key, value)) => cancel_after(at.key(key), *form, value)?,
+            None => None,
+        };
         self.request(arrival, (clock, row.arrival.text), id, input, output)?;
         if let Some(request) = self.requests.last_mut().filter(|_| self.last_line == row.line) {
             request.priority = priority;
+            request.set_cancel_after(cancel);
         }
         Ok(())
     }
@@ -288,6 +295,19 @@ fn tokens(at: Spot<'_>, value: &Value<'_>) -> Result<u64> {
         .flatten()
         .filter(|&n| n <= Workload::LARGEST_TOKENS)
         .ok_or_else(|| value.wrong(at, TOKENS))
+}
+
+/// How long after its arrival a client goes away; nothing: it stays.
+fn cancel_after(at: Spot<'_>, form: ArrivalForm, value: &Value<'_>) -> Result<Option<Ticks>> {
+    if !value.quoted && ["", "null"].contains(&value.text.trim()) {
+        return Ok(None);
+    }
+    let time = (!value.quoted).then(|| scaled(value.text, form.power())).flatten();
+    let unit = form.unit().unwrap_or_default();
+    let time = time.filter(|&time| time <= YEAR).ok_or_else(|| {
+        value.wrong(at, format!("a number of {unit} from 0 to 366 days, or nothing"))
+    })?;
+    Ok(Some(Ticks::from_attoseconds(time)))
 }
 
 /// Who runs first under an order by priority.

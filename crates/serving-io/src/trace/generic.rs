@@ -2,8 +2,8 @@
 //!
 //! CSV and JSON lines are read as [request logs](crate::generic) are. What differs: `arrival_s`
 //! (or another unit, or `arrival` with stamps), `input_tokens` and `output_tokens` are needed in
-//! every row, and nothing else but `id` and `priority` is read. JSON numbers are read from their digits, so that
-//! `1700000000.1234567` loses none.
+//! every row, and nothing else but `id`, `priority` and `cancel_after_s` is read. JSON numbers are
+//! read from their digits, so that `1700000000.1234567` loses none.
 //!
 //! JSON lines may say which tokens a prompt has: `prompt_segments` and `answer_segment`, as
 //! [`write_request`](crate::trace::write_request) writes them.
@@ -18,7 +18,7 @@ use crate::error::{IoError, Place, Result, Spot, columns_shown, shown};
 use crate::input::{Head, Input};
 use crate::json;
 use crate::trace::collect::{Collector, RowValues, Value};
-use crate::trace::map::{Columns, TraceField, TraceMap};
+use crate::trace::map::{ArrivalForm, Columns, TraceField, TraceMap};
 use crate::trace::{TraceContent, TraceFormat, TraceOptions, TraceReader};
 
 /// The reader of JSON lines.
@@ -70,7 +70,8 @@ impl TraceReader for TraceCsv {
 
 /// Whether some name is a field that says of a load.
 fn any_field(names: &[String]) -> bool {
-    let of_no_load = |f| matches!(f, TraceField::Id | TraceField::Priority);
+    let of_no_load =
+        |f| matches!(f, TraceField::Id | TraceField::Priority | TraceField::CancelAfter(_));
     names.iter().any(|n| TraceField::named(n).is_some_and(|f| !of_no_load(f)))
 }
 
@@ -92,6 +93,10 @@ pub(super) fn read_table(
     let output = place(&columns.output)?;
     let id = columns.id.as_deref().map(place).transpose()?;
     let priority = columns.priority.as_deref().map(place).transpose()?;
+    let cancel = match &columns.cancel {
+        Some((form, column)) => Some((*form, column.as_str(), place(column)?)),
+        None => None,
+    };
     let mut rows = Collector::new(&name);
     while let Some(line) = table.advance()? {
         let cell = |index| Ok(Value { text: table.cell(line, index)?, quoted: false });
@@ -102,6 +107,10 @@ pub(super) fn read_table(
             output: cell(output)?,
             id: id.map(cell).transpose()?,
             priority: priority.map(cell).transpose()?,
+            cancel: match cancel {
+                Some((form, column, index)) => Some((form, column, cell(index)?)),
+                None => None,
+            },
         };
         rows.row(&columns, &row)?;
     }
@@ -138,6 +147,8 @@ fn read_lines(input: Input, map: &TraceMap) -> Result<TraceContent> {
         let priority = columns.priority.as_deref();
         let said = |key: &&str| !map.is_empty() || object.iter().any(|(k, _)| k == key);
         let priority = priority.filter(said).map(value).transpose()?;
+        let cancel = cancel_of(columns, map, &object)?;
+        let time = cancel.as_ref().map(|(_, key)| value(key)).transpose()?;
         let row = RowValues {
             line,
             arrival: as_value(&arrival),
@@ -145,12 +156,30 @@ fn read_lines(input: Input, map: &TraceMap) -> Result<TraceContent> {
             output: as_value(&output),
             id: id.as_ref().map(as_value),
             priority: priority.as_ref().map(as_value),
+            cancel: (cancel.as_ref().zip(time.as_ref()))
+                .map(|((form, key), time)| (*form, key.as_str(), as_value(time))),
         };
         rows.row(columns, &row)?;
         segments(&mut rows, Spot::line(&name, line), &object)?;
     }
     let form = found.map(|c| c.form);
-    rows.finish(form.unwrap_or(crate::trace::map::ArrivalForm::Seconds))
+    rows.finish(form.unwrap_or(ArrivalForm::Seconds))
+}
+
+/// Where a line says when its client goes away: where the map has it, or else in any unit, as those
+/// who stay may leave it out.
+fn cancel_of(
+    columns: &Columns,
+    map: &TraceMap,
+    object: &[(Cow<'_, str>, &RawValue)],
+) -> Result<Option<(ArrivalForm, String)>> {
+    if !map.is_empty() {
+        return Ok(columns.cancel.clone());
+    }
+    let keys = object.iter().map(|(key, _)| key.as_ref());
+    let is = |key: &&str| TraceField::named(key).is_some_and(|f| f.cancel_form().is_some());
+    let own = TraceMap::by_names(&keys.filter(is).collect::<Vec<_>>())?;
+    Ok(own.items().iter().find_map(|(field, key)| Some((field.cancel_form()?, key.clone()))))
 }
 
 /// Which tokens the request of a row has, if it says so.

@@ -7,6 +7,7 @@
 //! | `input_tokens`, `output_tokens` | token counts |
 //! | `id` | the request's name; without it, its line |
 //! | `priority` | for an order by priority, a whole number: the lowest runs first; without it, 0 |
+//! | `cancel_after_s`, `_ms`, `_us`, `_ns`, `_ps` | how long after its arrival the client goes away who has not got its last token by then; without it, or empty, it stays |
 
 use crate::columns::sides;
 use crate::error::{IoError, Place, Result, columns_shown, listed, shown};
@@ -25,6 +26,8 @@ pub enum TraceField {
     Id,
     /// Who runs first under an order by priority: the lowest.
     Priority,
+    /// How long after its arrival the client goes away, in this unit, which is no stamp.
+    CancelAfter(ArrivalForm),
 }
 
 /// How an arrival is written.
@@ -100,7 +103,23 @@ impl TraceField {
             "output_tokens" => Some(Self::OutputTokens),
             "id" => Some(Self::Id),
             "priority" => Some(Self::Priority),
-            _ => ArrivalForm::ALL.into_iter().find(|a| a.field() == name).map(Self::Arrival),
+            _ => match name.strip_prefix(CANCEL_AFTER) {
+                Some(unit) => {
+                    let is =
+                        |form: &ArrivalForm| form.field().strip_prefix("arrival") == Some(unit);
+                    let form = ArrivalForm::ALL.into_iter().find(is);
+                    form.filter(|form| form.unit().is_some()).map(Self::CancelAfter)
+                }
+                None => ArrivalForm::ALL.into_iter().find(|a| a.field() == name).map(Self::Arrival),
+            },
+        }
+    }
+
+    /// The unit of a time after which a client goes away, if it is one.
+    pub(super) const fn cancel_form(self) -> Option<ArrivalForm> {
+        match self {
+            Self::CancelAfter(form) => Some(form),
+            _ => None,
         }
     }
 
@@ -113,15 +132,21 @@ impl TraceField {
             Self::OutputTokens => "output_tokens",
             Self::Id => "id",
             Self::Priority => "priority",
+            Self::CancelAfter(_) => CANCEL_AFTER,
         }
     }
 }
+
+/// The name of the field without a unit.
+const CANCEL_AFTER: &str = "cancel_after";
 
 /// The left sides that a map can have, for messages.
 #[must_use]
 pub fn valid_trace_fields() -> String {
     let arrival = ["arrival_s|_ms|_us|_ns|_ps", "arrival"];
-    listed(arrival.into_iter().chain(["input_tokens", "output_tokens", "id", "priority"]))
+    let others =
+        ["input_tokens", "output_tokens", "id", "priority", "cancel_after_s|_ms|_us|_ns|_ps"];
+    listed(arrival.into_iter().chain(others))
 }
 
 /// Which column holds which field.
@@ -201,7 +226,7 @@ impl TraceMap {
         Ok(map)
     }
 
-    /// The columns of a file, in the order arrival, input, output, id, priority.
+    /// The columns of a file.
     pub(super) fn columns<S: AsRef<str>>(&self, file: &str, known: &[S]) -> Result<Columns> {
         let of = |name: &str| self.items.iter().find(|(f, _)| f.name() == name);
         let needed = |name| of(name).ok_or_else(|| unmapped(file, name, known));
@@ -216,6 +241,7 @@ impl TraceMap {
             output: needed("output_tokens")?.1.clone(),
             id: of("id").map(|(_, c)| c.clone()),
             priority: of("priority").map(|(_, c)| c.clone()),
+            cancel: self.items.iter().find_map(|(f, c)| Some((f.cancel_form()?, c.clone()))),
         })
     }
 }
@@ -241,12 +267,15 @@ pub(super) struct Columns {
     pub(super) output: String,
     pub(super) id: Option<String>,
     pub(super) priority: Option<String>,
+    pub(super) cancel: Option<(ArrivalForm, String)>,
 }
 
 impl Columns {
     /// Their names.
     pub(super) fn all(&self) -> impl Iterator<Item = &str> {
         let needed = [&self.arrival, &self.input, &self.output];
-        needed.into_iter().chain(&self.id).chain(&self.priority).map(String::as_str)
+        let cancel = self.cancel.as_ref().map(|(_, column)| column);
+        let optional = [self.id.as_ref(), self.priority.as_ref(), cancel];
+        needed.into_iter().chain(optional.into_iter().flatten()).map(String::as_str)
     }
 }

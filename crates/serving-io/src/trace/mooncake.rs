@@ -54,6 +54,7 @@ impl TraceReader for Mooncake {
             output: "output_length".to_owned(),
             id: None,
             priority: None,
+            cancel: None,
         };
         while let Some((line, text)) = lines.next_line()? {
             let object = json::object(&name, line, text)?.0;
@@ -75,6 +76,7 @@ impl TraceReader for Mooncake {
                 output: value(&columns.output)?,
                 id: None,
                 priority: None,
+                cancel: None,
             };
             rows.row(&columns, &row)?;
             let hashes = raw("hash_ids")?;

@@ -6,6 +6,7 @@
 //! | `arrival_s` | seconds from time zero, every digit |
 //! | `input_tokens`, `output_tokens` | token counts |
 //! | `priority` | which order by priority it has, unless it is 0 |
+//! | `cancel_after_s` | how long after its arrival its client goes away, every digit, if it does |
 //! | `prompt_segments` | which tokens the prompt has, `[[segment, tokens], …]`, if known |
 //! | `answer_segment` | the segment of the answer, if a later prompt may have it |
 
@@ -40,6 +41,9 @@ pub fn write_request(out: &mut impl Write, r: &WorkloadRequest) -> io::Result<()
     write!(out, r#""output_tokens":{output}"#)?;
     if r.priority != 0 {
         write!(out, r#","priority":{}"#, r.priority)?;
+    }
+    if let Some(after) = r.cancel_after() {
+        write!(out, r#","cancel_after_s":{}"#, seconds(after))?;
     }
     if let Some(content) = &r.content {
         write!(out, r#","prompt_segments":{}"#, json!(content.prompt))?;
