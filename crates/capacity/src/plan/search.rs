@@ -131,7 +131,8 @@ impl Search<'_> {
                 let mean = Ticks::from_seconds(think_s / (self.slower * self.faster))?;
                 let none = mean == Ticks::ZERO;
                 let think = if none { Delay::Constant(mean) } else { Delay::Exponential { mean } };
-                return Ok(Arriving::Users(ClosedLoop { think, seed, ..(**closed).clone() }));
+                let users = ClosedLoop { think, seed, ..(**closed).clone() };
+                return Ok(Arriving::Users(Box::new(users)));
             }
         };
         let parts = 10_000;
@@ -358,7 +359,7 @@ const MOST_ALONE: usize = 20_000;
 /// What arrives in one run.
 enum Arriving {
     Open(Workload),
-    Users(ClosedLoop),
+    Users(Box<ClosedLoop>),
 }
 
 /// Counts who meets the goals, from a position on.
