@@ -63,7 +63,7 @@ use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
 use crate::trace::Part;
 
-pub use generate::{GeneratorArguments, described};
+pub use generate::{GeneratorArguments, described, takes_one};
 pub use served::{count_from, seed};
 
 pub const EXAMPLES: &str = "\

@@ -154,6 +154,20 @@ fn what_is_wrong_with_a_list_is_said() {
     assert!(files.contains("\nfile:a.txt ") && files.contains("\nfile:b.txt "), "{files}");
 }
 
+/// Commands that draw one workload name one value, where `sim` names a list.
+#[test]
+fn help_says_who_takes_a_list() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (command, says) in [
+        ("sim --help", "--rate <LIST>"),
+        ("trace generate --help", "--rate <RATE>"),
+        ("tune --help", "--requests <N>"),
+    ] {
+        let help = run_in(dir, command.split(' '));
+        assert!(help.contains(says), "{command}: {help}");
+    }
+}
+
 /// Each flag with the values of its list: a row is the run of its single setting, to the last byte.
 #[test]
 fn a_row_is_the_run_of_its_own() {

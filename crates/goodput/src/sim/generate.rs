@@ -25,8 +25,8 @@ pub struct GeneratorArguments {
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate: Vec<String>,
     /// poisson, gamma:cv=2, deterministic, on-off:on=10s,off=30s,low=0.1 (bursts; low: the low rate
-    /// over the high one) or sine:amplitude=0.5,period=60s. May be given several times, as the laws
-    /// below.
+    /// over the high one) or sine:amplitude=0.5,period=60s. To sim this and the laws below may be
+    /// given several times.
     #[arg(long, value_name = "LAW")]
     arrivals: Vec<String>,
     /// Tokens of prompts: 512, uniform:100,200, geometric:mean=200, lognormal:median=600,sigma=1.1,
@@ -53,6 +53,15 @@ pub struct GeneratorArguments {
     /// Seed of all random streams.
     #[arg(long, value_name = "NUMBER", value_parser = super::served::seed)]
     pub seed: Option<u64>,
+}
+
+/// Names the one value of a flag that is a list in `sim` alone.
+pub fn takes_one(option: clap::Arg) -> clap::Arg {
+    match option.get_id().as_str() {
+        "requests" => option.value_name("N"),
+        "rate" => option.value_name("RATE"),
+        _ => option,
+    }
 }
 
 /// What requests are drawn from.
