@@ -80,7 +80,7 @@ enum Command {
     #[command(after_help = plan::EXAMPLES, mut_args(takes_hyphens))]
     Plan(Box<plan::Arguments>),
     /// Which settings of a server keep the SLO, and which of those are best.
-    #[command(after_help = tune::EXAMPLES, mut_args(takes_hyphens))]
+    #[command(after_help = tune::EXAMPLES, mut_args(takes_hyphens), mut_args(sim::takes_one))]
     Tune(Box<tune::Arguments>),
     /// What tokens cost at a real load, at the limit of the SLO, and against an API.
     #[command(after_help = cost::EXAMPLES, mut_args(takes_hyphens))]

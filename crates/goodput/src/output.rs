@@ -167,6 +167,15 @@ pub fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Rows as CSV.
 pub fn csv_text(header: &[&str], rows: &[Vec<String>]) -> Result<String> {
+    csv_stream(header, rows)
+}
+
+/// Rows as CSV that need not be there at the same time.
+pub fn csv_stream<R>(header: &[&str], rows: impl IntoIterator<Item = R>) -> Result<String>
+where
+    R: IntoIterator,
+    R::Item: AsRef<[u8]>,
+{
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(header)?;
     for row in rows {

@@ -4,11 +4,13 @@ mod believed;
 mod columns;
 mod explain;
 mod generate;
+mod lists;
 mod overload;
 mod plan;
 mod pools;
 mod remarks;
 mod render;
+mod requests;
 mod saturation;
 mod seeds;
 mod served;
@@ -24,7 +26,6 @@ use capacity::replica::step_time;
 use capacity::watch::Watched;
 use indicatif::{ProgressBar, ProgressStyle};
 use metrics_core::RequestTimeline;
-use metrics_core::measured::{Cut, Cuts};
 use metrics_core::report::{Input, Report, Settings, Window};
 use metrics_core::steady::mser5;
 use metrics_core::table::{Observed, RequestTable};
@@ -33,7 +34,7 @@ use metrics_core::validity::{Finding, Verdict};
 use sched_sim::ledger::{Ledger, Steps};
 use sched_sim::server::Rejection;
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::workload::{ClosedLoop, WorkloadSpec};
+use sched_sim::workload::ClosedLoop;
 use sched_sim::{
     AdmissionRule, BatchHistory, InterTokenLatency, Observer, OfferedLoad, RateScale,
     RequestDetail, RunEnd, RunResult, RunStatistics, SimError, StepTime, Ticks, TokenBucket,
@@ -41,7 +42,7 @@ use sched_sim::{
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
-use serving_io::policy::{POLICIES, RULES, ServerOptions, in_words, may_swap};
+use serving_io::policy::{POLICIES, RULES, in_words, may_swap};
 use serving_io::run::Note;
 use serving_io::scenario::StepTimeSource;
 use serving_io::series::StepSeries;
@@ -50,9 +51,11 @@ use serving_io::timeline::Header;
 
 use self::believed::{Ran, believed};
 use self::explain::Spent;
+use self::lists::at_most;
 use self::overload::Overload;
 use self::plan::plan;
 use self::pools::Moved;
+use self::requests::Requests;
 use self::saturation::Saturation;
 use self::served::{Arriving, Maker, TailAnswer};
 use self::setting::Setting;
@@ -60,17 +63,20 @@ use crate::output::{Format, check_outputs};
 use crate::report::Objectives;
 use crate::trace::Part;
 
-pub use generate::{GeneratorArguments, described};
+pub use generate::{GeneratorArguments, described, takes_one};
 pub use served::{count_from, seed};
 
 pub const EXAMPLES: &str = "\
 Without a trace or scenario, a built-in workload runs under two settings.
-Lists sweep: every combination is one row of a table.
+Lists sweep: every combination is one row of a table. A value that has commas of
+its own makes a list by giving its option several times.
 
 Examples:
   goodput sim
   goodput sim --max-num-seqs 16,64,256 --slo 'ttft<500ms,tpot<50ms'
   goodput sim --rate 10/s --arrivals gamma:cv=2 --input-tokens uniform:100,2000 --requests 1k
+  goodput sim --rate 2/s,4/s,8/s,16/s --max-num-seqs 64 --chunk 256 --slo 'ttft<500ms'
+  goodput sim --arrivals poisson --arrivals gamma:cv=4 --rate 10/s --max-num-seqs 64
   goodput sim --rate 14/s --seeds 10
   goodput sim --rate 14/s --warm-up 60s --cool-down 200
   goodput sim --rate 14/s --max-num-seqs 64 --chunk 256 --requests 100k --sketch
@@ -147,16 +153,16 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "LIST", help = preemption_help())]
     preemption: Vec<String>,
     /// How long the KV of a token moves one way, such as 1us/token: its bytes over the bandwidth.
-    #[arg(long, value_name = "TIME/token")]
-    swap_time: Option<String>,
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    swap_time: Vec<String>,
     /// Factor on the arrival rate, such as 2, 1.5 or 3/2.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     rate_scale: Vec<String>,
     /// What a step costs: coefficients, a preset, a file of `goodput fit`, or
     /// roofline:model=NAME,gpu=NAME[,tp=N,mfu=SHARE,mbu=SHARE,overhead=TIME] [default:
-    /// llama-3.1-8b-h100-sxm].
+    /// llama-3.1-8b-h100-sxm]. May be given several times.
     #[arg(long, value_name = "COEFFICIENTS|PRESET|FILE|ROOFLINE")]
-    step_time: Option<String>,
+    step_time: Vec<String>,
     /// Servers behind a router.
     #[arg(long, value_delimiter = ',', value_name = "LIST", group = "fleet")]
     replicas: Vec<String>,
@@ -170,8 +176,8 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "disagg")]
     kv_transfer: Vec<String>,
     /// What every transfer takes beside that [default: 0s].
-    #[arg(long, value_name = "TIME", requires = "disagg")]
-    kv_transfer_latency: Option<String>,
+    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "disagg")]
+    kv_transfer_latency: Vec<String>,
     /// Who gets a request: round-robin, random, least-requests, least-tokens, power-of-two,
     /// prefix-affinity or central-queue [default: least-requests].
     #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "fleet")]
@@ -181,7 +187,8 @@ pub struct Arguments {
     #[arg(conflicts_with_all = ["trace", "rate", "arrivals", "turns", "rate_scale", "seeds"])]
     users: Vec<String>,
     /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
-    /// to the first setting on the same requests.
+    /// to the first setting on the same requests, or on those of the same random streams where lists
+    /// draw others.
     #[arg(long, value_name = "N", value_parser = served::count_from(2, 10_000))]
     #[arg(conflicts_with_all = ["trace", "requests_out"])]
     seeds: Option<u64>,
@@ -196,36 +203,39 @@ pub struct Arguments {
     objectives: Objectives,
     /// Clients stop waiting for the last token this long after their arrival: who has not got it by
     /// then is timed out and not completed. The server notices at the end of the step under way.
-    #[arg(long, value_name = "TIME")]
-    timeout: Option<String>,
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    timeout: Vec<String>,
     /// Refuse who arrives when so many requests wait; this and the next three stand for a gateway
     /// in front of vllm-v1, which refuses nobody for it. Of several replicas each has these limits,
     /// and the permits of --token-bucket are for all of them; with --router central-queue all four
-    /// are those of its queue. One value each: variants of a scenario may differ in them.
-    #[arg(long, value_name = "REQUESTS", value_parser = served::count_from(0, LARGEST_TOKENS))]
-    max_waiting: Option<u64>,
+    /// are those of its queue.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(value_parser = served::count_from(0, LARGEST_TOKENS))]
+    max_waiting: Vec<u64>,
     /// Refuse who arrives when with its prompt more tokens than this would wait.
-    #[arg(long, value_name = "TOKENS", value_parser = served::count_from(0, LARGEST_TOKENS))]
-    max_waiting_tokens: Option<u64>,
-    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(value_parser = served::count_from(0, LARGEST_TOKENS))]
+    max_waiting_tokens: Vec<u64>,
+    /// Permits for requests: who arrives while there is none is refused, such as 10/s,burst=20. May
+    /// be given several times.
     #[arg(long, value_name = "RATE,burst=N")]
-    token_bucket: Option<TokenBucket>,
+    token_bucket: Vec<TokenBucket>,
     /// Refuse who arrives unless queue, KV cache and P99 of TTFT have room: all four of
-    /// queue=16,kv=0.9,slo=500ms,window=30s, in any order.
+    /// queue=16,kv=0.9,slo=500ms,window=30s, in any order. May be given several times.
     #[arg(long, value_name = "LIMITS")]
-    admission_rule: Option<AdmissionRule>,
+    admission_rule: Vec<AdmissionRule>,
     /// Start no step after this much simulated time; the run is then truncated.
-    #[arg(long, value_name = "TIME")]
-    until: Option<String>,
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    until: Vec<String>,
     /// Measure without the first so many requests (500) or so much time from the first arrival on
     /// (60s); auto is what MSER-5 finds. The run does not change: latencies and shares are of who
     /// arrives in what is left, rates of what is completed meanwhile [default: measure all].
-    #[arg(long, visible_alias = "warmup", value_name = "REQUESTS|TIME|auto")]
-    warm_up: Option<String>,
+    #[arg(long, visible_alias = "warmup", value_delimiter = ',', value_name = "LIST")]
+    warm_up: Vec<String>,
     /// Measure without the last so many requests (500) or so much time before the last arrival (60s)
     /// [default: measure all].
-    #[arg(long, visible_alias = "cooldown", value_name = "REQUESTS|TIME")]
-    cool_down: Option<String>,
+    #[arg(long, visible_alias = "cooldown", value_delimiter = ',', value_name = "LIST")]
+    cool_down: Vec<String>,
     /// Write every request's timeline, of the whole run, for `goodput report`; needs a single
     /// setting.
     #[arg(long, value_name = "FILE")]
@@ -342,6 +352,9 @@ impl EngineArguments {
         let mut all = vec![common];
         for (name, values) in self.lists() {
             let mut longer = Vec::new();
+            at_most(all.len().saturating_mul(values.len()), || {
+                format!("--{}: its values", name.replace('_', "-"))
+            })?;
             for options in &all {
                 for value in values {
                     let mut options = options.clone();
@@ -374,36 +387,11 @@ impl Arguments {
         self.explain_tail.is_some() || self.trace_out.is_some() || self.series.is_some()
     }
 
-    /// What is not measured.
-    fn cuts(&self) -> Result<Cuts> {
-        let warm_up = self.warm_up.as_deref().map(str::parse::<Cut>).transpose();
-        let cool_down = self.cool_down.as_deref().map(Cut::cool_down).transpose();
-        Ok(Cuts {
-            warm_up: warm_up.map_err(|e| anyhow!("--warm-up: {e}"))?,
-            cool_down: cool_down.map_err(|e| anyhow!("--cool-down: {e}"))?,
-        })
-    }
-
-    /// These options, with whom else the server refuses.
-    fn admission(&self, own: &ServerOptions) -> ServerOptions {
-        let mut server = own.clone();
-        server.max_waiting = self.max_waiting.or(own.max_waiting);
-        server.max_waiting_tokens = self.max_waiting_tokens.or(own.max_waiting_tokens);
-        if let Some(bucket) = self.token_bucket {
-            server.token_bucket = Some(Box::new(bucket));
-        }
-        if let Some(rule) = self.admission_rule {
-            server.admission_rule = Some(Box::new(rule));
-        }
-        server
-    }
-
     /// Refuses to write over what is read, or twice into one file.
     pub fn check_files(&self, output: Option<&Path>) -> Result<()> {
-        let read =
-            [self.trace.clone(), self.scenario.clone(), step_time_file(self.step_time.as_deref())];
-        let inputs: Vec<PathBuf> =
-            read.into_iter().flatten().chain(self.generate.files()).collect();
+        let read = [self.trace.clone(), self.scenario.clone()].into_iter().flatten();
+        let step_times = self.step_time.iter().filter_map(|text| step_time_file(Some(text)));
+        let inputs: Vec<PathBuf> = read.chain(step_times).chain(self.generate.files()).collect();
         self.check_inputs(&inputs, output)
     }
 
@@ -424,12 +412,30 @@ pub fn step_time_file(step_time: Option<&str>) -> Option<PathBuf> {
 /// What arrives, and what is to be said about it.
 struct Source {
     title: String,
-    workload: Workload,
-    /// What the requests were drawn from, if they were drawn.
-    drawn: Option<WorkloadSpec>,
+    /// The requests of all settings; at least one.
+    requests: Vec<Requests>,
     notes: Vec<Note>,
-    /// What a server can complete of it.
-    saturation: Saturation,
+}
+
+impl Source {
+    /// The requests of a setting.
+    fn of(&self, setting: &Setting) -> Result<&Requests> {
+        self.requests.get(setting.workload).ok_or_else(|| anyhow!("a setting without requests"))
+    }
+
+    /// The seed that requests are drawn from, if they are drawn.
+    fn seed(&self) -> Option<u64> {
+        self.requests.iter().find_map(Requests::spec).map(|spec| spec.seed)
+    }
+
+    /// Says for which of these settings requests are kept.
+    fn used_by(&self, settings: &[Setting]) {
+        let mut n = vec![0; self.requests.len()];
+        for setting in settings {
+            n[setting.workload] += 1;
+        }
+        self.requests.iter().zip(n).for_each(|(requests, n)| requests.used_by(n));
+    }
 }
 
 /// One setting with its run.
@@ -484,11 +490,19 @@ fn is_truncated(report: Option<&Report>, end: RunEnd) -> bool {
 /// All runs, and what they share.
 struct Answer {
     title: String,
-    drawn: Option<WorkloadSpec>,
+    /// The seed that the requests are drawn from, if they are drawn.
+    seed: Option<u64>,
     notes: Vec<Note>,
     kv_bytes_per_token: Option<u64>,
     confidence: metrics_core::interval::Confidence,
     runs: Vec<Simulated>,
+}
+
+impl Answer {
+    /// What was run.
+    fn settings(&self) -> Vec<&Setting> {
+        self.runs.iter().map(|run| &run.setting).collect()
+    }
 }
 
 /// Runs the command; what it prints.
@@ -499,9 +513,11 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
     if let Some(n) = arguments.seeds {
         return seeds::run(arguments, &source, settings, n, format);
     }
-    let progress = match source.drawn.as_ref().filter(|_| arguments.sketch) {
-        Some(spec) => sketch::progress(spec.requests, settings.len()),
-        None => progress(settings.len()),
+    source.used_by(&settings);
+    let progress = if arguments.sketch {
+        sketch::progress(&settings)
+    } else {
+        progress(settings.len(), "settings")
     };
     let booked = explain::books(&settings);
     let names = render::varying(&settings.iter().collect::<Vec<_>>());
@@ -518,8 +534,8 @@ pub fn run(arguments: &Arguments, format: Format, output: Option<&Path>) -> Resu
     })?;
     progress.finish_and_clear();
     let answer = Answer {
+        seed: source.seed(),
         title: source.title,
-        drawn: source.drawn,
         notes: source.notes,
         kv_bytes_per_token: arguments.kv_bytes_per_token,
         confidence: arguments.objectives.confidence()?,
@@ -618,13 +634,14 @@ fn keep_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGEST)));
 }
 
-/// A bar over the settings; on a terminal, and for more than a few.
-pub fn progress(settings: usize) -> ProgressBar {
-    if settings < 4 {
+/// A bar over so many settings or runs; on a terminal, and for more than a few.
+pub fn progress(n: usize, what: &str) -> ProgressBar {
+    if n < 4 {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(settings as u64);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} settings {eta}") {
+    let bar = ProgressBar::new(n as u64);
+    let template = format!("{{wide_bar}} {{pos}}/{{len}} {what} {{eta}}");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }
     bar
@@ -656,9 +673,10 @@ fn simulated(
     setting: Setting,
     booked: bool,
 ) -> Result<Simulated> {
-    let seed = source.drawn.as_ref().map_or(1, |spec| spec.seed);
+    let requests = source.of(&setting)?;
+    let seed = requests.spec().map_or(1, |spec| spec.seed);
     if let Some(users) = setting.users {
-        let Some(spec) = &source.drawn else {
+        let Some(spec) = requests.spec() else {
             bail!("--users: the requests are not drawn from a seed");
         };
         if spec.sessions.is_some() {
@@ -674,15 +692,27 @@ fn simulated(
             cancellations: spec.cancellations,
             seed: spec.seed,
         };
-        return run_setting(arguments, &Arriving::Users(closed), setting, booked, seed, None);
+        return run_setting(
+            arguments,
+            &Arriving::Users(Box::new(closed)),
+            setting,
+            booked,
+            seed,
+            None,
+        );
     }
-    let known = Some(&source.saturation);
-    if setting.rate_scale == RateScale::new(1, 1)? {
-        let open = Arriving::Open(&source.workload);
-        return run_setting(arguments, &open, setting, booked, seed, known);
-    }
-    let scaled = source.workload.scale_rate(setting.rate_scale)?;
-    run_setting(arguments, &Arriving::Open(&scaled), setting, booked, seed, known)
+    let known = Some(&*requests.saturation);
+    let workload = requests.workload()?;
+    let scaled;
+    let open = if setting.rate_scale == RateScale::new(1, 1)? {
+        Arriving::Open(&workload)
+    } else {
+        scaled = workload.scale_rate(setting.rate_scale)?;
+        Arriving::Open(&scaled)
+    };
+    let ran = run_setting(arguments, &open, setting, booked, seed, known);
+    requests.done();
+    ran
 }
 
 /// Runs what arrives under one setting; `seed`: of routers that draw, `known`: what a server can

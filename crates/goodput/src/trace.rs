@@ -17,7 +17,7 @@ use serving_io::trace::{
 };
 
 use crate::output::{self, Format, check_outputs};
-use crate::sim::{GeneratorArguments, described};
+use crate::sim::{GeneratorArguments, described, takes_one};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -41,6 +41,7 @@ enum Command {
     /// The requests as JSON lines that read back the same, prefixes included.
     Convert(Input),
     /// Requests drawn from a seed, in the same form, one by one: memory does not grow with them.
+    #[command(mut_args(takes_one))]
     Generate {
         /// The scenario whose generated requests are meant [default: the built-in one].
         #[arg(long, value_name = "FILE")]

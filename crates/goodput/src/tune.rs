@@ -248,7 +248,7 @@ pub fn run(arguments: &Arguments, format: Format) -> Result<(String, u8)> {
         .map(|path| Journal::open(path, &request, &workload))
         .transpose()?;
     let known = journal.as_mut().map(|j| std::mem::take(&mut j.known)).unwrap_or_default();
-    let bar = progress(request.settings.len());
+    let bar = progress(request.settings.len(), "settings");
     bar.inc(known.len() as u64);
     let failed: Mutex<Option<std::io::Error>> = Mutex::new(None);
     let done = |i: usize, outcome: &Outcome| {

@@ -1000,7 +1000,7 @@ fn requests_are_drawn_as_flags_say() {
     }
     faults.push_str(&run_in(dir.path(), &["sim", "--trace", "azure.csv", "--slice", "9..5"]));
     insta::assert_snapshot!(faults, @"
-    goodput: rate_per_s must be from 1e-6 to 1e9 requests per second, got 0
+    goodput: --rate: rate_per_s must be from 1e-6 to 1e9 requests per second, got 0
     exit 2
     goodput: --rate: rate `fast`: write 20/s, 1200/min, 50000/h or 20rps
     exit 2
@@ -1008,13 +1008,13 @@ fn requests_are_drawn_as_flags_say() {
     exit 2
     goodput: --input-tokens: law of lengths `normal:5`: expected a whole number from 1 to 4294967295, or one of `uniform:100,200`, `geometric:mean=200`, `lognormal:median=600,sigma=1.1`, `zipf:exponent=1.2,max=4096`
     exit 2
-    goodput: output_tokens.max must be at least min, 9, and at most 4294967295, got 5
+    goodput: --output-tokens: output_tokens.max must be at least min, 9, and at most 4294967295, got 5
     exit 2
     goodput: --input-tokens: none.txt: cannot be read: No such file or directory (os error 2)
     exit 2
     goodput: --pairs: none.csv: cannot be read: No such file or directory (os error 2)
     exit 2
-    goodput: turns must be at most 1000 turns: give the law a `max`, got 4294967295
+    goodput: --turns: turns must be at most 1000 turns: give the law a `max`, got 4294967295
     exit 2
     goodput: --requests: the requests of azure.csv are not drawn from a seed
     exit 2

@@ -254,7 +254,6 @@ fn a_token_bucket_and_an_admission_rule_refuse_by_their_numbers() {
         ("--token-bucket 5,burst=1", "a rate with its unit, such as 10/s or 600/min"),
         ("--token-bucket -5/s,burst=1", "a rate above 0"),
         ("--token-bucket 1/s,burst=18446744073709551615", "a whole number up to 2^53 for `burst`"),
-        ("--max-waiting 5,10", "takes one value, not a list"),
     ] {
         let text = sim(option);
         assert!(text.contains(says) && text.ends_with("exit 2\n"), "{option}: {text}");
@@ -840,7 +839,7 @@ fn a_limit_that_is_felt_is_not_compared_with_none() {
 #[test]
 fn refusals_say_what_to_give() {
     for (arguments, says) in [
-        ("--max-waiting 5,10", "takes one value, not a list"),
+        ("--seeds 5,10", "takes one value, not a list"),
         ("--max-waiting-tokens many", "must be a whole number from 0 to 9007199254740992"),
         ("--admission-rule queue=2", "expected all four of queue, kv, slo and window"),
         ("--policy vllm-v1 --disable-radix-cache", "vllm-v1 has --enable-prefix-caching=false"),

@@ -1,5 +1,7 @@
 //! Why a comparison of policies came out as it did: what the rules promise, and what was measured.
 
+use std::collections::HashMap;
+
 use metrics_core::format;
 use metrics_core::slo::Latency;
 use sched_sim::ledger::{Account, Accounts, Ledger, Tail};
@@ -146,6 +148,8 @@ pub struct Explained<'a> {
 /// What a policy's runs must share to be compared with another's.
 fn shared(s: &Setting) -> Vec<(&'static str, String)> {
     let mut all = vec![
+        // Other requests are another comparison, in whichever words.
+        (WORKLOAD, s.workload.to_string()),
         ("max_num_seqs", s.max_num_seqs.to_string()),
         ("rate_scale", format::value(s.rate_scale.factor())),
         ("replicas", s.replicas.to_string()),
@@ -163,6 +167,9 @@ fn shared(s: &Setting) -> Vec<(&'static str, String)> {
     all.extend(s.server.given().into_iter().filter(|(name, _)| !OWN.contains(name)));
     all
 }
+
+/// The place of the requests, which says nothing to a reader.
+const WORKLOAD: &str = "workload";
 
 /// Options of a policy, which others do not have.
 const OWN: [&str; 2] = ["max_num_batched_tokens", "preemption"];
@@ -209,10 +216,10 @@ fn stands_beside(run: &Simulated, key: &[(&'static str, String)], caching: Optio
         && caching.is_none_or(|caching| caching == config.enable_prefix_caching)
 }
 
-/// Whether the runs of other policies that share `key` keep prefixes; none if no policy among them
+/// Whether the runs of other policies that share a key keep prefixes; none if no policy among them
 /// does that.
-fn caching(runs: &[Simulated], key: &[(&'static str, String)]) -> Option<bool> {
-    let mut others = runs.iter().map(|r| &r.setting).filter(|s| !s.is_vllm() && shared(s) == key);
+fn caching(runs: &[Simulated], same: &[usize]) -> Option<bool> {
+    let mut others = same.iter().filter_map(|&i| runs.get(i)).map(|r| &r.setting);
     let caches = others.find(|s| caches_prefixes(&s.policy) && s.server.kv_blocks.is_some())?;
     Some(caches.server.enable_prefix_caching.unwrap_or(true))
 }
@@ -220,25 +227,46 @@ fn caching(runs: &[Simulated], key: &[(&'static str, String)]) -> Option<bool> {
 /// Groups in the text: more would fill the screen, and JSON has them all.
 pub const SHOWN: usize = 2;
 
+/// Runs that share a key, by their places.
+struct Group {
+    key: Vec<(&'static str, String)>,
+    runs: Vec<usize>,
+}
+
+/// The runs of other policies than vllm-v1, by what they share.
+fn by_key(runs: &[Simulated]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut places: HashMap<Vec<(&'static str, String)>, usize> = HashMap::new();
+    for (run, simulated) in runs.iter().enumerate().filter(|(_, r)| !r.setting.is_vllm()) {
+        let key = shared(&simulated.setting);
+        let place = *places.entry(key).or_insert_with_key(|key| {
+            groups.push(Group { key: key.clone(), runs: Vec::new() });
+            groups.len() - 1
+        });
+        groups[place].runs.push(run);
+    }
+    groups
+}
+
 /// Every group of runs that differ in their policy and its own options alone; none of one policy.
 pub fn explained(runs: &[Simulated]) -> Vec<Explained<'_>> {
-    let mut keys: Vec<Vec<(&'static str, String)>> = Vec::new();
-    for run in runs.iter().filter(|r| !r.setting.is_vllm()) {
-        let key = shared(&run.setting);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
+    if !several_policies(runs) {
+        return Vec::new();
     }
-    let group = |key: &Vec<(&'static str, String)>| {
-        let caching = caching(runs, key);
-        let is_in = |r: &Simulated| {
-            let s = &r.setting;
-            if s.is_vllm() { stands_beside(r, key, caching) } else { shared(s) == *key }
-        };
+    let groups = by_key(runs);
+    let of_vllm: Vec<usize> = (0..runs.len()).filter(|&i| runs[i].setting.is_vllm()).collect();
+    let entries_of = |group: &Group| {
+        let caching = caching(runs, &group.runs);
+        let beside = of_vllm.iter().filter(|&&i| stands_beside(&runs[i], &group.key, caching));
+        let mut places: Vec<usize> = group.runs.iter().chain(beside).copied().collect();
+        places.sort_unstable();
         let mut policies: Vec<OfPolicy<'_>> = Vec::new();
-        // A run that was cut lacks its slowest requests.
-        let counts = |r: &Simulated| is_in(r) && !r.is_truncated();
-        for (run, simulated) in runs.iter().enumerate().filter(|(_, r)| counts(r)) {
+        for run in places {
+            let simulated = &runs[run];
+            // A run that was cut lacks its slowest requests.
+            if simulated.is_truncated() {
+                continue;
+            }
             let figure = |name| percentile(simulated.report.as_ref(), name, P99.2);
             let (Some(tpot), Some(ttft)) = (figure("tpot"), figure("ttft")) else { continue };
             let setting = &simulated.setting;
@@ -253,32 +281,65 @@ pub fn explained(runs: &[Simulated]) -> Vec<Explained<'_>> {
             }
         }
         policies.iter_mut().for_each(label);
-        let differs = |part: &&(&'static str, String)| keys.iter().any(|k| !k.contains(part));
-        let words: Vec<String> = key
-            .iter()
-            .filter(|(name, _)| *name != "step_time" && *name != "slo")
-            .filter(differs)
-            .map(|(name, value)| format!("{name} {value}"))
-            .collect();
+        policies
+    };
+    let in_all = in_all(&groups);
+    let drawn = drawn_words(runs, &groups);
+    let explained = |group: &Group| {
+        let policies = entries_of(group);
+        let own = group.key.iter().filter(|part| !in_all.contains(part));
+        let own = own.filter(|(name, _)| ![WORKLOAD, "step_time", "slo"].contains(name));
+        let own = own.map(|(name, value)| format!("{name} {value}"));
+        let words: Vec<String> = drawn(group).into_iter().chain(own).collect();
         Explained { shared: words.join(", "), policies }
     };
-    keys.iter().map(group).filter(|g| 1 < g.policies.len()).collect()
+    groups.iter().map(explained).filter(|g| 1 < g.policies.len()).collect()
+}
+
+/// The parts of a key that all groups have.
+fn in_all(groups: &[Group]) -> Vec<&(&'static str, String)> {
+    let first =
+        groups.iter().flat_map(|g| g.key.iter()).take(groups.first().map_or(0, |g| g.key.len()));
+    first.filter(|part| groups.iter().all(|g| g.key.contains(part))).collect()
+}
+
+/// What the requests of a group are drawn from, in words, as far as it differs between groups.
+fn drawn_words<'r>(runs: &'r [Simulated], groups: &[Group]) -> impl Fn(&Group) -> Vec<String> + 'r {
+    let cells = |group: &Group| {
+        let first = group.runs.first().and_then(|&i| runs.get(i))?;
+        first.setting.drawn.as_ref().map(|drawn| drawn.cells())
+    };
+    let all: Vec<_> = groups.iter().filter_map(cells).collect();
+    let differs: Vec<bool> = (0..all.first().map_or(0, |c| c.len()))
+        .map(|i| all.iter().any(|c| c[i] != all[0][i]))
+        .collect();
+    move |group| {
+        let own = group.runs.first().and_then(|&i| runs.get(i));
+        let own = own.and_then(|r| r.setting.drawn.as_ref()).map(|drawn| drawn.cells());
+        let own = own.into_iter().flatten().zip(&differs).filter(|(_, differ)| **differ);
+        own.map(|((name, value), _)| format!("{name} {value}")).collect()
+    }
+}
+
+/// Whether the policy of runs differs.
+fn several_policies(runs: &[Simulated]) -> bool {
+    runs.iter().any(|r| r.setting.policy != runs[0].setting.policy)
 }
 
 /// Runs of several policies that are in none of the groups, as they differ from all others in more
 /// than the policy; by their places.
 pub fn alone(runs: &[Simulated], groups: &[Explained<'_>]) -> Vec<usize> {
-    let several = runs.iter().any(|r| r.setting.policy != runs[0].setting.policy);
-    let is_in = |i: usize| {
-        let mut entries = groups.iter().flat_map(|g| &g.policies).flat_map(|p| &p.entries);
-        entries.any(|e| e.run == i)
-    };
+    let mut is_in = vec![false; runs.len()];
+    for entry in groups.iter().flat_map(|g| &g.policies).flat_map(|p| &p.entries) {
+        is_in[entry.run] = true;
+    }
     // A run that was cut, or has none of the figures, is in no group for that.
     let could = |r: &Simulated| {
         let figure = |name| percentile(r.report.as_ref(), name, P99.2).is_some();
         !r.is_truncated() && figure("tpot") && figure("ttft")
     };
-    let left = |(i, r): (usize, &Simulated)| (several && could(r) && !is_in(i)).then_some(i);
+    let several = several_policies(runs);
+    let left = |(i, r): (usize, &Simulated)| (several && could(r) && !is_in[i]).then_some(i);
     runs.iter().enumerate().filter_map(left).collect()
 }
 

@@ -4,187 +4,335 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use metrics_core::grammar;
+use metrics_core::units::Quantity;
+use sched_sim::Ticks;
 use sched_sim::workload::{
-    ArrivalLaw, Delay, Lengths, Sessions, SystemPrompts, ThinkAfter, WorkloadSpec,
+    ArrivalLaw, Delay, LengthLaw, Lengths, Sessions, SystemPrompts, ThinkAfter, WorkloadSpec,
 };
+use serde_json::{Map, Value, json};
 
 use super::Setting;
+use super::lists::{parsed, single, unique, with};
 
 /// Flags of a generated workload; each replaces what a scenario says.
 #[derive(clap::Args, Debug, Default)]
 #[command(next_help_heading = "Generated requests, where not given as in the scenario")]
 pub struct GeneratorArguments {
     /// How many requests.
-    #[arg(long, value_name = "N")]
-    requests: Option<String>,
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    requests: Vec<String>,
     /// Mean arrivals per second, 5/s or 300/min; of sessions, if there are any.
-    #[arg(long, value_name = "RATE")]
-    rate: Option<String>,
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    rate: Vec<String>,
     /// poisson, gamma:cv=2, deterministic, on-off:on=10s,off=30s,low=0.1 (bursts; low: the low rate
-    /// over the high one) or sine:amplitude=0.5,period=60s.
+    /// over the high one) or sine:amplitude=0.5,period=60s. To sim this and the laws below may be
+    /// given several times.
     #[arg(long, value_name = "LAW")]
-    arrivals: Option<String>,
+    arrivals: Vec<String>,
     /// Tokens of prompts: 512, uniform:100,200, geometric:mean=200, lognormal:median=600,sigma=1.1,
     /// zipf:exponent=1.2,max=4096 or file:PATH; min= and max= bound what is drawn.
     #[arg(long, value_name = "LAW")]
-    input_tokens: Option<String>,
+    input_tokens: Vec<String>,
     /// Tokens of answers, in the same words.
     #[arg(long, value_name = "LAW")]
-    output_tokens: Option<String>,
+    output_tokens: Vec<String>,
     /// A trace whose prompts are drawn with their own answers.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input_tokens", "output_tokens"])]
     pairs: Option<PathBuf>,
     /// Prompts that many requests begin with: tokens=1000,count=4,skew=1.
-    #[arg(long, value_name = "LIST")]
-    system_prompts: Option<String>,
+    #[arg(long, value_name = "LAW")]
+    system_prompts: Vec<String>,
     /// Turns of a session, each of which begins with all that was said: 3 or geometric:mean=4,max=50.
     #[arg(long, value_name = "LAW", requires = "think")]
-    turns: Option<String>,
+    turns: Vec<String>,
     /// From the arrival of a turn to that of the next, or from an answer to the next request of one
     /// of --users: 5s, exponential:mean=10s, uniform:1s,5s or
     /// lognormal:median=10s,sigma=1.
     #[arg(long, value_name = "LAW")]
-    think: Option<String>,
+    think: Vec<String>,
     /// Seed of all random streams.
     #[arg(long, value_name = "NUMBER", value_parser = super::served::seed)]
     pub seed: Option<u64>,
 }
 
+/// Names the one value of a flag that is a list in `sim` alone.
+pub fn takes_one(option: clap::Arg) -> clap::Arg {
+    match option.get_id().as_str() {
+        "requests" => option.value_name("N"),
+        "rate" => option.value_name("RATE"),
+        _ => option,
+    }
+}
+
+/// What requests are drawn from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    /// All of it.
+    pub spec: WorkloadSpec,
+    /// The files that prompts, answers and turns come from, whose laws do not know their names.
+    files: [Option<String>; 3],
+}
+
+/// A law of lengths with the words of its flag, if that is a file.
+type Law = (LengthLaw, Option<String>);
+
+/// The laws of lengths of a flag.
+fn laws(flag: &str, texts: &[String]) -> Result<Vec<Law>> {
+    let law = |text: &str| -> serving_io::error::Result<Law> {
+        let file = serving_io::lengths::file_of(text).map(|_| text.trim().to_owned());
+        Ok((serving_io::lengths::law(text)?, file))
+    };
+    Ok(unique(parsed(flag, texts, law)?))
+}
+
+/// Each of them with each value of a flag, whose bounds are checked in its name.
+fn put<T>(
+    flag: &str,
+    all: Vec<Drawn>,
+    values: &[T],
+    set: impl Fn(&mut Drawn, &T),
+) -> Result<Vec<Drawn>> {
+    let all = with(flag, all, values, set)?;
+    // The first of them have every value.
+    for drawn in all.iter().take(values.len()) {
+        drawn.spec.check().map_err(|e| anyhow!("{flag}: {e}"))?;
+    }
+    Ok(all)
+}
+
 impl GeneratorArguments {
+    /// Name and number of values of each flag but the seed, in the order of the flags.
+    fn counts(&self) -> [(&'static str, usize); 9] {
+        [
+            ("--requests", self.requests.len()),
+            ("--rate", self.rate.len()),
+            ("--arrivals", self.arrivals.len()),
+            ("--input-tokens", self.input_tokens.len()),
+            ("--output-tokens", self.output_tokens.len()),
+            ("--pairs", usize::from(self.pairs.is_some())),
+            ("--system-prompts", self.system_prompts.len()),
+            ("--turns", self.turns.len()),
+            ("--think", self.think.len()),
+        ]
+    }
+
     /// A flag that was given, if any was.
     pub fn given(&self) -> Option<&'static str> {
-        let flags = [
-            ("--requests", self.requests.is_some()),
-            ("--rate", self.rate.is_some()),
-            ("--arrivals", self.arrivals.is_some()),
-            ("--input-tokens", self.input_tokens.is_some()),
-            ("--output-tokens", self.output_tokens.is_some()),
-            ("--pairs", self.pairs.is_some()),
-            ("--system-prompts", self.system_prompts.is_some()),
-            ("--turns", self.turns.is_some()),
-            ("--seed", self.seed.is_some()),
-        ];
-        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+        let seed = ("--seed", usize::from(self.seed.is_some()));
+        let flags = self.counts().into_iter().filter(|(name, _)| *name != "--think");
+        flags.chain([seed]).find(|(_, n)| 0 < *n).map(|(name, _)| name)
     }
 
     /// A flag of how requests arrive by themselves, if one was given.
     pub fn of_arrivals(&self) -> Option<&'static str> {
-        let flags = [
-            ("--rate", self.rate.is_some()),
-            ("--arrivals", self.arrivals.is_some()),
-            ("--turns", self.turns.is_some()),
-        ];
-        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+        let alone = ["--rate", "--arrivals", "--turns"];
+        let flags = self.counts().into_iter().filter(|(name, _)| alone.contains(name));
+        flags.into_iter().find(|(_, n)| 0 < *n).map(|(name, _)| name)
     }
 
     /// The files that are read.
     pub fn files(&self) -> Vec<PathBuf> {
-        let laws = [&self.input_tokens, &self.output_tokens, &self.turns];
-        let laws = laws.into_iter().filter_map(|law| serving_io::lengths::file_of(law.as_deref()?));
-        laws.map(Path::to_path_buf).chain(self.pairs.clone()).collect()
+        let laws = self.input_tokens.iter().chain(&self.output_tokens).chain(&self.turns);
+        let files = laws.filter_map(|law| serving_io::lengths::file_of(law));
+        files.map(Path::to_path_buf).chain(self.pairs.clone()).collect()
     }
 
-    /// How long a user thinks, if that is said.
-    pub fn think(&self) -> Result<Option<Delay>> {
-        let think = |text: &str| text.parse::<Delay>().map_err(|e| anyhow!("--think: {e}"));
-        self.think.as_deref().map(think).transpose()
+    /// How long a user thinks, as far as that is said.
+    pub fn thinks(&self) -> Result<Vec<Delay>> {
+        Ok(unique(parsed("--think", &self.think, str::parse::<Delay>)?))
     }
 
     /// Whether think times were given without turns.
     pub fn only_think(&self) -> bool {
-        self.think.is_some() && self.turns.is_none()
+        !self.think.is_empty() && self.turns.is_empty()
     }
 
-    /// Puts what was given into the place of what the spec says, and checks the result.
+    /// Puts what was given into the place of what the spec says, and checks the result; for a
+    /// command that takes one value of each.
     pub fn apply(&self, spec: &mut WorkloadSpec) -> Result<()> {
-        if let Some(text) = &self.requests {
-            spec.requests = grammar::count(text).map_err(|e| anyhow!("--requests: {e}"))?;
-            if !(1..=u64::from(u32::MAX)).contains(&spec.requests) {
-                bail!("--requests: must be 1 to 4294967295, got {}", spec.requests);
-            }
+        single(&self.counts())?;
+        for drawn in self.specs(spec)? {
+            *spec = drawn.spec;
         }
-        if let Some(text) = &self.rate {
-            spec.rate_per_s = grammar::rate(text).map_err(|e| anyhow!("--rate: {e}"))?.get();
+        Ok(())
+    }
+
+    /// Every combination of what was given in the place of what the spec says, checked; no two are
+    /// the same.
+    pub fn specs(&self, own: &WorkloadSpec) -> Result<Vec<Drawn>> {
+        let requests = unique(parsed("--requests", &self.requests, |t| grammar::count(t.trim()))?);
+        if let Some(n) = requests.iter().find(|n| !(1..=u64::from(u32::MAX)).contains(*n)) {
+            bail!("--requests: must be 1 to 4294967295, got {n}");
         }
-        if let Some(text) = &self.arrivals {
-            spec.arrivals = text.parse::<ArrivalLaw>().map_err(|e| anyhow!("--arrivals: {e}"))?;
-        }
+        let rates = parsed("--rate", &self.rate, |t| grammar::rate(t.trim()))?;
+        let rates = unique(rates.into_iter().map(Quantity::number).collect::<Vec<f64>>());
+        let arrivals = unique(parsed("--arrivals", &self.arrivals, str::parse::<ArrivalLaw>)?);
+        let mut own = Drawn { spec: own.clone(), files: Default::default() };
         if let Some(path) = &self.pairs {
-            spec.lengths = serving_io::lengths::pairs(path).map_err(|e| anyhow!("--pairs: {e}"))?;
+            let pairs = serving_io::lengths::pairs(path).map_err(|e| anyhow!("--pairs: {e}"))?;
+            own.spec.lengths = pairs;
         }
-        let law = |flag: &str, text: &str| {
-            serving_io::lengths::law(text).map_err(|e| anyhow!("{flag}: {e}"))
+        let given = [&self.input_tokens, &self.output_tokens].iter().any(|t| !t.is_empty());
+        if given && !matches!(own.spec.lengths, Lengths::Independent { .. }) {
+            bail!(
+                "--input-tokens, --output-tokens: the scenario draws prompts with their own \
+                 answers; give both laws in a scenario of their own"
+            );
+        }
+        let inputs = laws("--input-tokens", &self.input_tokens)?;
+        let outputs = laws("--output-tokens", &self.output_tokens)?;
+        let read = str::parse::<SystemPrompts>;
+        let system = unique(parsed("--system-prompts", &self.system_prompts, read)?);
+        let turns = laws("--turns", &self.turns)?;
+        own.spec.seed = self.seed.unwrap_or(own.spec.seed);
+
+        // What changes most from row to row comes last: a curve over the rate.
+        let mut all = put("--system-prompts", vec![own], &system, |drawn, system| {
+            drawn.spec.system_prompts = Some(*system);
+        })?;
+        if !turns.is_empty() {
+            let thinks = self.thinks()?;
+            all = put("--turns", all, &turns, |drawn, (turns, file)| {
+                let think = Delay::Constant(Ticks::ZERO);
+                drawn.spec.sessions =
+                    Some(Sessions { turns: turns.clone(), think, after: ThinkAfter::Arrival });
+                drawn.files[2].clone_from(file);
+            })?;
+            all = put("--think", all, &thinks, |drawn, think| {
+                if let Some(sessions) = &mut drawn.spec.sessions {
+                    sessions.think = *think;
+                }
+            })?;
+        }
+        for (i, flag, laws) in [(0, "--input-tokens", &inputs), (1, "--output-tokens", &outputs)] {
+            all = put(flag, all, laws, |drawn, (law, file)| {
+                if let Lengths::Independent { input, output } = &mut drawn.spec.lengths {
+                    *if i == 0 { input } else { output } = law.clone();
+                    drawn.files[i].clone_from(file);
+                }
+            })?;
+        }
+        all = put("--requests", all, &requests, |drawn, n| drawn.spec.requests = *n)?;
+        all = put("--arrivals", all, &arrivals, |drawn, law| drawn.spec.arrivals = *law)?;
+        all = put("--rate", all, &rates, |drawn, rate| drawn.spec.rate_per_s = *rate)?;
+        for drawn in &all {
+            drawn.spec.check()?;
+        }
+        Ok(all)
+    }
+}
+
+impl Drawn {
+    /// What a spec says.
+    #[cfg(test)]
+    pub(super) fn of(spec: WorkloadSpec) -> Self {
+        Self { spec, files: Default::default() }
+    }
+
+    /// Prompts and answers in the words of the flags; empty where they are drawn together.
+    fn lengths(&self) -> [String; 2] {
+        let Lengths::Independent { input, output } = &self.spec.lengths else {
+            return Default::default();
         };
-        let tokens = [&self.input_tokens, &self.output_tokens];
-        if tokens.iter().any(|t| t.is_some()) {
-            let Lengths::Independent { input, output } = &mut spec.lengths else {
-                bail!(
-                    "--input-tokens, --output-tokens: the scenario draws prompts with their own \
-                       answers; give both laws in a scenario of their own"
-                );
+        [self.law(0, input), self.law(1, output)]
+    }
+
+    fn law(&self, i: usize, law: &LengthLaw) -> String {
+        self.files[i].clone().unwrap_or_else(|| law.to_string())
+    }
+
+    /// Name and value of all of it, in the words of the flags and in the order of rows; empty what
+    /// there is not.
+    pub(super) fn cells(&self) -> [(&'static str, String); 8] {
+        let spec = &self.spec;
+        let sessions = spec.sessions.as_ref();
+        let [input, output] = self.lengths();
+        [
+            ("system_prompts", spec.system_prompts.map(|s| s.to_string()).unwrap_or_default()),
+            ("turns", sessions.map(|s| self.law(2, &s.turns)).unwrap_or_default()),
+            ("think", sessions.map(|s| s.think.to_string()).unwrap_or_default()),
+            ("input_tokens", input),
+            ("output_tokens", output),
+            ("requests", spec.requests.to_string()),
+            ("arrivals", spec.arrivals.to_string()),
+            ("rate", format!("{}/s", spec.rate_per_s)),
+        ]
+    }
+
+    /// The same as data, for `users` without a rate.
+    pub(super) fn json(&self, users: bool) -> Value {
+        let mut map = Map::new();
+        for (name, text) in self.cells() {
+            let (key, value) = match name {
+                "requests" => (name, json!(self.spec.requests)),
+                "rate" => ("rate_per_s", json!(self.spec.rate_per_s)),
+                _ => (name, json!((!text.is_empty()).then_some(text))),
             };
-            if let Some(text) = &self.input_tokens {
-                *input = law("--input-tokens", text)?;
-            }
-            if let Some(text) = &self.output_tokens {
-                *output = law("--output-tokens", text)?;
-            }
+            let arrives = ["rate", "arrivals"].contains(&name);
+            map.insert(key.to_owned(), if arrives && users { Value::Null } else { value });
         }
-        if let Some(text) = &self.system_prompts {
-            let system =
-                text.parse::<SystemPrompts>().map_err(|e| anyhow!("--system-prompts: {e}"))?;
-            spec.system_prompts = Some(system);
-        }
-        if let (Some(turns), Some(think)) = (&self.turns, &self.think) {
-            let turns = law("--turns", turns)?;
-            let think = think.parse::<Delay>().map_err(|e| anyhow!("--think: {e}"))?;
-            let after = ThinkAfter::Arrival;
-            spec.sessions = Some(Sessions { turns, think, after });
-        }
-        spec.seed = self.seed.unwrap_or(spec.seed);
-        Ok(spec.check()?)
+        Value::Object(map)
     }
 }
 
 /// What is drawn, in words: arrivals, lengths, and what else there is.
 pub fn described(spec: &WorkloadSpec) -> String {
-    said_of(spec, format!("{}/s {}", spec.rate_per_s, spec.arrivals))
+    said_of(spec, format!("{}/s {}", spec.rate_per_s, spec.arrivals), |_| true)
 }
 
-/// What is drawn for these settings: users have no rate, and ask when they have their answers.
-pub(super) fn drawn_for<'a>(
-    spec: &WorkloadSpec,
-    settings: impl Iterator<Item = &'a Setting>,
-) -> String {
-    let arrivals = format!("{}/s {}", spec.rate_per_s, spec.arrivals);
-    let users: Vec<bool> = settings.map(|s| s.users.is_some()).collect();
-    said_of(
-        spec,
-        match (users.contains(&true), users.contains(&false)) {
-            (true, false) => "when users ask, at no rate".to_owned(),
-            (true, true) => format!("{arrivals}, or when users ask"),
-            (false, _) => arrivals,
-        },
-    )
+/// What is drawn for these settings, as far as they share it; users have no rate, and ask when they
+/// have their answers.
+pub(super) fn drawn_for(settings: &[&Setting]) -> Option<String> {
+    let first = settings.first()?.drawn.as_deref()?;
+    let cells = first.cells();
+    let mut shared = [true; 8];
+    for drawn in settings.iter().filter_map(|s| s.drawn.as_deref()) {
+        if !std::ptr::eq(drawn, first) {
+            let others = drawn.cells();
+            (0..shared.len()).for_each(|i| shared[i] &= cells[i] == others[i]);
+        }
+    }
+    let is_shared = |name: &str| (0..shared.len()).all(|i| shared[i] || cells[i].0 != name);
+    let spec = &first.spec;
+    let arrivals = match (is_shared("rate"), is_shared("arrivals")) {
+        (true, true) => format!("{}/s {}", spec.rate_per_s, spec.arrivals),
+        (false, true) => format!("{} arrivals", spec.arrivals),
+        (true, false) => format!("{}/s", spec.rate_per_s),
+        (false, false) => String::new(),
+    };
+    let users: Vec<bool> = settings.iter().map(|s| s.users.is_some()).collect();
+    let arrivals = match (users.contains(&true), users.contains(&false)) {
+        (true, false) => "when users ask, at no rate".to_owned(),
+        (true, true) => format!("{arrivals}, or when users ask"),
+        (false, _) => arrivals,
+    };
+    let said = said_of(spec, arrivals, is_shared);
+    (!said.is_empty()).then_some(said)
 }
 
-/// What is drawn, with arrivals in these words.
-fn said_of(spec: &WorkloadSpec, arrivals: String) -> String {
-    let mut text = arrivals;
+/// What is drawn, as far as it is `shared`, with arrivals in these words.
+fn said_of(spec: &WorkloadSpec, arrivals: String, shared: impl Fn(&str) -> bool) -> String {
+    let mut parts = vec![arrivals];
     match &spec.lengths {
         Lengths::Independent { input, output } => {
-            text.push_str(&format!("; input {input}; output {output}"));
+            parts.extend(shared("input_tokens").then(|| format!("input {input}")));
+            parts.extend(shared("output_tokens").then(|| format!("output {output}")));
         }
-        _ => text.push_str("; prompts with their answers, drawn from a trace"),
+        _ => parts.push("prompts with their answers, drawn from a trace".to_owned()),
     }
-    if let Some(system) = &spec.system_prompts {
-        text.push_str(&format!("; system prompts {system}"));
+    if let Some(system) = spec.system_prompts.as_ref().filter(|_| shared("system_prompts")) {
+        parts.push(format!("system prompts {system}"));
     }
     if let Some(s) = &spec.sessions {
-        text.push_str(&format!(
-            "; sessions of turns {}, think {} after an arrival",
-            s.turns, s.think
-        ));
+        parts.extend(match (shared("turns"), shared("think")) {
+            (true, true) => {
+                Some(format!("sessions of turns {}, think {} after an arrival", s.turns, s.think))
+            }
+            (true, false) => Some(format!("sessions of turns {}", s.turns)),
+            (false, true) => Some(format!("sessions, think {} after an arrival", s.think)),
+            (false, false) => Some("sessions".to_owned()),
+        });
     }
-    text
+    parts.retain(|part| !part.is_empty());
+    parts.join("; ")
 }

@@ -1,23 +1,22 @@
 //! What arrives and under which settings: a trace or a scenario, and the lists of the command line.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use metrics_core::grammar;
-use metrics_core::measured::Cuts;
 use sched_sim::fleet::RouterKind;
-use sched_sim::{DecodeFirst, Order, Policy, Preemption, RateScale, Ticks, Workload};
+use sched_sim::{DecodeFirst, Policy};
 use serving_io::engine::EngineOptions;
 use serving_io::policy::{
-    self, POLICIES, ServerOptions, VLLM_V1, caches_prefixes, in_words, may_swap,
-    takes_batched_tokens, takes_chunk,
+    POLICIES, VLLM_V1, caches_prefixes, in_words, may_swap, takes_batched_tokens, takes_chunk,
 };
-use serving_io::scenario::{MOST_USERS, Scenario, StepTimeSource, WorkloadSource};
+use serving_io::scenario::{Scenario, WorkloadSource};
 
-use super::pools::Pools;
-use super::saturation::Saturation;
-use super::setting::{add, with_names};
-use super::{Arguments, Setting, Source, pools, served};
+use super::generate::Drawn;
+use super::lists::{Lists, at_most, each, or_own, with};
+use super::requests::Requests;
+use super::setting::{Settings, with_names};
+use super::{Arguments, Setting, Source, pools};
 use crate::trace::Part;
 
 /// Refuses flags of a trace without one, and flags of drawn requests beside one.
@@ -50,111 +49,114 @@ pub(super) fn plan(arguments: &Arguments, output: Option<&Path>) -> Result<(Sour
     let slo = (!slo.is_empty()).then_some(slo);
     for_their_source(arguments)?;
     let (source, bases) = bases(arguments, output)?;
-    let step_time = arguments
-        .step_time
-        .as_deref()
-        .map(|t| t.parse::<StepTimeSource>().map_err(|e| anyhow!("--step-time: {e}")))
-        .transpose()?;
-    let limits = counts("--max-num-seqs", &arguments.max_num_seqs)?;
-    let chunks = counts("--chunk", &arguments.chunk)?;
-    let scales: Result<Vec<RateScale>> = arguments
-        .rate_scale
-        .iter()
-        .map(|s| s.trim().parse().map_err(|e| anyhow!("--rate-scale: {e}")))
-        .collect();
-    let scales = scales?;
-    let timeout = time_of("--timeout", arguments.timeout.as_deref())?;
-    let until = time_of("--until", arguments.until.as_deref())?;
-    let cuts = arguments.cuts()?;
-    let think = arguments.generate.think()?;
-    let engines = arguments.engine.combinations()?;
-    let mut policies = arguments.policy.clone();
-    policies.extend(arguments.engine.engine.iter().map(|_| VLLM_V1.to_owned()));
-    if !arguments.engine.num_kv_blocks.is_empty() && !arguments.engine.kv_memory.is_empty() {
-        bail!("--num-kv-blocks and --kv-memory both say how large the KV cache is: give one");
-    }
-    let servers = Servers::of(arguments)?;
-    let none = EngineOptions::default();
+    let lists = Lists::of(arguments, slo)?;
     let mut settings: Vec<Setting> = Vec::new();
     for base in &bases {
-        for policy in &or_own(&policies, &base.policy) {
-            if !POLICIES.contains(&policy.as_str()) {
-                let known = POLICIES.join(", ");
-                bail!("--policy: unknown policy `{policy}`, this version has {known}");
-            }
-            let is_vllm = policy == VLLM_V1;
-            // Each policy has its own limits: a list of the other's leaves it as it is.
-            let own = if base.is_vllm() == is_vllm { base.max_num_seqs } else { 0 };
-            let own = if is_vllm || own > 0 { own } else { DecodeFirst::default().max_num_seqs() };
-            let chunk = if base.chunk > 0 { base.chunk } else { DecodeFirst::default().chunk() };
-            let chunks = if takes_chunk(policy) { or_own(&chunks, &chunk) } else { vec![0] };
-            // Each policy has options of its own kind; whoever refuses stands in front of any.
-            let options: Vec<(EngineOptions, ServerOptions)> = if is_vllm {
-                let gateway = arguments.admission(&base.server.gateway());
-                engines.iter().map(|e| (e.clone(), gateway.clone())).collect()
-            } else {
-                let own = arguments.admission(&base.server);
-                let servers = servers.combinations(policy, &own).into_iter();
-                servers.map(|s| (EngineOptions::default(), s)).collect()
-            };
-            for &max_num_seqs in &or_own(&limits, &own) {
-                for &chunk in &chunks {
-                    for (engine, server) in &options {
-                        for &rate_scale in &or_own(&scales, &base.rate_scale) {
-                            // Another scheduler follows none of vLLM's options.
-                            let mut engine = if is_vllm {
-                                engine.clone().over(&base.engine)
-                            } else {
-                                none.clone()
-                            };
-                            if is_vllm && max_num_seqs > 0 {
-                                engine.set("max_num_seqs", &max_num_seqs.to_string())?;
-                            }
-                            if is_vllm && let Some(bytes) = arguments.kv_bytes_per_token {
-                                engine.set("kv_bytes_per_token", &bytes.to_string())?;
-                            }
-                            let setting = Setting {
-                                policy: policy.clone(),
-                                max_num_seqs,
-                                chunk,
-                                rate_scale,
-                                step_time: step_time.clone().unwrap_or(base.step_time.clone()),
-                                slo: slo.clone().unwrap_or(base.slo.clone()),
-                                engine,
-                                server: server.clone(),
-                                timeout: timeout.or(base.timeout),
-                                until: until.or(base.until),
-                                cuts: Cuts {
-                                    warm_up: cuts.warm_up.or(base.cuts.warm_up),
-                                    cool_down: cuts.cool_down.or(base.cuts.cool_down),
-                                },
-                                think: think.unwrap_or(base.think),
-                                ..base.clone()
-                            };
-                            let mut setting = setting.show_limit();
-                            if arguments.scenario.is_some() {
-                                setting.note_left_behind(base, limits.is_empty());
-                            }
-                            add(&mut settings, setting);
-                        }
-                    }
-                }
-            }
+        for policy in &or_own(&lists.policies, &base.policy) {
+            settings.extend(of_policy(&lists, arguments, base, policy)?);
+            at_most(settings.len(), || "the lists of this command".to_owned())?;
         }
     }
-    options_that_do_nothing(arguments, &settings, (&limits, &chunks), &servers, &engines)?;
-    let settings = with_fleets(arguments, settings)?;
-    Ok((source, with_names(settings, bases)))
+    options_that_do_nothing(arguments, &settings, &lists)?;
+    of_open_loops(arguments, &settings)?;
+    let mut once = Settings::default();
+    let settings = with_fleets(arguments, &lists, settings)?;
+    with_clients(&lists, settings)?.into_iter().for_each(|setting| once.add(setting));
+    let settings = with_names(once.into_vec(), bases);
+    let settings = on_all_requests(&source, &settings, arguments.seeds)?;
+    Ok((source, settings))
+}
+
+/// Every setting of a policy, over what a base says.
+fn of_policy(
+    lists: &Lists,
+    arguments: &Arguments,
+    base: &Setting,
+    policy: &str,
+) -> Result<Vec<Setting>> {
+    if !POLICIES.contains(&policy) {
+        let known = POLICIES.join(", ");
+        bail!("--policy: unknown policy `{policy}`, this version has {known}");
+    }
+    let is_vllm = policy == VLLM_V1;
+    // Each policy has its own limits: a list of the other's leaves it as it is.
+    let own = if base.is_vllm() == is_vllm { base.max_num_seqs } else { 0 };
+    let own = if is_vllm || own > 0 { own } else { DecodeFirst::default().max_num_seqs() };
+    let chunk = if base.chunk > 0 { base.chunk } else { DecodeFirst::default().chunk() };
+    let setting = Setting {
+        policy: policy.to_owned(),
+        max_num_seqs: own,
+        chunk: if takes_chunk(policy) { chunk } else { 0 },
+        slo: lists.slo.clone().unwrap_or(base.slo.clone()),
+        // Another scheduler follows none of vLLM's options.
+        engine: EngineOptions::default(),
+        ..base.clone()
+    };
+    let all = with("--max-num-seqs", vec![setting], &lists.max_num_seqs, |s, n| {
+        s.max_num_seqs = *n;
+    })?;
+    let chunks = if takes_chunk(policy) { lists.chunks.as_slice() } else { &[] };
+    let all = with("--chunk", all, chunks, |s, n| s.chunk = *n)?;
+    // Each policy has options of its own kind; whoever refuses stands in front of any.
+    let all = if is_vllm {
+        let all = with("--policy", all, &lists.engines, |s, engine| {
+            s.engine = engine.clone().over(&base.engine);
+        })?;
+        let gateways = lists.servers.gateways(vec![base.server.gateway()])?;
+        with("--policy", all, &gateways, |s, gateway| s.server = gateway.clone())?
+    } else {
+        let servers = lists.servers.combinations(policy, &base.server)?;
+        with("--policy", all, &servers, |s, server| s.server = server.clone())?
+    };
+    let all = with("--rate-scale", all, &lists.rate_scales, |s, scale| s.rate_scale = *scale)?;
+    let all = with("--step-time", all, &lists.step_times, |s, t| s.step_time = t.clone())?;
+    let finished = |mut setting: Setting| {
+        if is_vllm && setting.max_num_seqs > 0 {
+            setting.engine.set("max_num_seqs", &setting.max_num_seqs.to_string())?;
+        }
+        if is_vllm && let Some(bytes) = arguments.kv_bytes_per_token {
+            setting.engine.set("kv_bytes_per_token", &bytes.to_string())?;
+        }
+        let mut setting = setting.show_limit();
+        if arguments.scenario.is_some() {
+            setting.note_left_behind(base, lists.max_num_seqs.is_empty());
+        }
+        Ok(setting)
+    };
+    all.into_iter().map(finished).collect()
+}
+
+/// Every setting on every workload, workload by workload, so that what runs on the same requests
+/// stands together.
+fn on_all_requests(
+    source: &Source,
+    settings: &[Setting],
+    seeds: Option<u64>,
+) -> Result<Vec<Setting>> {
+    let (workloads, of_each) = (source.requests.len(), settings.len());
+    let seeds = usize::try_from(seeds.unwrap_or(1)).unwrap_or(usize::MAX);
+    at_most(workloads.saturating_mul(of_each).saturating_mul(seeds), || {
+        let parts = [(workloads, "workload"), (of_each, "setting"), (seeds, "seed")];
+        let parts = parts.into_iter().filter(|(n, _)| 1 < *n);
+        let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}s")).collect();
+        parts.join(" times ")
+    })?;
+    let drawn: Vec<Option<Arc<Drawn>>> = source.requests.iter().map(Requests::source).collect();
+    let mut all = Vec::with_capacity(workloads * of_each);
+    for (workload, drawn) in drawn.into_iter().enumerate() {
+        let on_it = |s: &Setting| Setting { workload, drawn: drawn.clone(), ..s.clone() };
+        all.extend(settings.iter().map(on_it));
+    }
+    Ok(all)
 }
 
 /// Refuses options that no setting follows.
 fn options_that_do_nothing(
     arguments: &Arguments,
     settings: &[Setting],
-    (max_num_seqs, chunks): (&[u64], &[u64]),
-    servers: &Servers,
-    engines: &[EngineOptions],
+    lists: &Lists,
 ) -> Result<()> {
+    let Lists { max_num_seqs, chunks, servers, engines, .. } = lists;
     // A setting of vllm-v1 takes 0 for "vLLM's own".
     if max_num_seqs.contains(&0) && settings.iter().any(Setting::is_vllm) {
         bail!("--max-num-seqs: must be at least 1, got 0");
@@ -215,186 +217,74 @@ fn options_that_do_nothing(
     Ok(())
 }
 
-/// Lists for servers under policies other than vllm-v1.
-struct Servers {
-    tokens: Vec<u64>,
-    kv_blocks: Vec<u64>,
-    block_size: Vec<u64>,
-    orders: Vec<Order>,
-    preemptions: Vec<Preemption>,
-    caching: Vec<bool>,
-}
-
-/// The list of --preemption.
-fn preemptions(list: &[String], swap_time: Option<&str>) -> Result<Vec<Preemption>> {
-    let mut all = Vec::new();
-    for name in list {
-        all.push(match name.trim() {
-            "recompute" => Preemption::Recompute,
-            "swap" => {
-                let time = swap_time.ok_or_else(|| {
-                    anyhow!("--preemption: swap needs --swap-time, such as 1us/token")
-                })?;
-                let per_token = policy::swap_time(time).map_err(|e| anyhow!("--swap-time: {e}"))?;
-                Preemption::Swap { per_token }
-            }
-            other => bail!("--preemption: expected recompute or swap, got `{other}`"),
-        });
-    }
-    let swaps = |p: &Preemption| matches!(p, Preemption::Swap { .. });
-    if swap_time.is_some() && !all.iter().any(swaps) {
-        bail!("--swap-time: says nothing without --preemption swap");
-    }
-    Ok(all)
-}
-
-/// The counts of a list.
-fn counts(option: &str, list: &[String]) -> Result<Vec<u64>> {
-    list.iter().map(|n| grammar::count(n.trim()).map_err(|e| anyhow!("{option}: {e}"))).collect()
-}
-
-/// The switches of a list, each on or off.
-fn switches(option: &str, list: &[String]) -> Result<Vec<bool>> {
-    let one = |text: &String| match text.trim().to_lowercase().as_str() {
-        "true" | "on" | "1" | "" => Ok(true),
-        "false" | "off" | "0" => Ok(false),
-        _ => Err(anyhow!("{option}: expected true or false, got `{text}`")),
-    };
-    list.iter().map(one).collect()
-}
-
-/// The time of an option, if it is given.
-fn time_of(option: &str, text: Option<&str>) -> Result<Option<Ticks>> {
-    text.map(|t| t.parse().map_err(|e| anyhow!("{option}: {e}"))).transpose()
-}
-
-impl Servers {
-    /// What the flags say.
-    fn of(arguments: &Arguments) -> Result<Self> {
-        let orders = arguments.order.iter();
-        let orders = orders.map(|o| o.trim().parse::<Order>().map_err(|e| anyhow!("--order: {e}")));
-        Ok(Self {
-            tokens: counts("--max-num-batched-tokens", &arguments.engine.max_num_batched_tokens)?,
-            kv_blocks: counts("--kv-blocks", &arguments.kv_blocks)?,
-            block_size: counts("--block-size", &arguments.engine.block_size)?,
-            orders: orders.collect::<Result<_>>()?,
-            preemptions: preemptions(&arguments.preemption, arguments.swap_time.as_deref())?,
-            caching: if arguments.disable_radix_cache {
-                vec![false]
-            } else {
-                switches("--enable-prefix-caching", &arguments.engine.enable_prefix_caching)?
-            },
-        })
-    }
-
-    /// Every combination, with the scenario's own values where a list is empty.
-    fn combinations(&self, policy: &str, own: &ServerOptions) -> Vec<ServerOptions> {
-        fn options<T: Copy>(list: &[T], own: Option<T>) -> Vec<Option<T>> {
-            if list.is_empty() { vec![own] } else { list.iter().copied().map(Some).collect() }
-        }
-        let batches = takes_batched_tokens(policy);
-        let tokens = if batches { self.tokens.as_slice() } else { &[] };
-        let own_tokens = own.max_num_batched_tokens.filter(|_| batches);
-        let mut all = Vec::new();
-        for tokens in options(tokens, own_tokens) {
-            for kv_blocks in options(&self.kv_blocks, own.kv_blocks) {
-                let sizes = if kv_blocks.is_some() { self.block_size.as_slice() } else { &[] };
-                for block_size in options(sizes, own.block_size) {
-                    let preempts = may_swap(policy) && kv_blocks.is_some();
-                    let how = if preempts { self.preemptions.as_slice() } else { &[] };
-                    let own_preemption = own.preemption.filter(|_| preempts);
-                    let caches = caches_prefixes(policy) && kv_blocks.is_some();
-                    let caching = if caches { self.caching.as_slice() } else { &[] };
-                    let own_caching = own.enable_prefix_caching.filter(|_| caches);
-                    for order in options(&self.orders, own.order) {
-                        for preemption in options(how, own_preemption) {
-                            for caching in options(caching, own_caching) {
-                                let mut server = own.clone();
-                                server.max_num_batched_tokens = tokens;
-                                server.kv_blocks = kv_blocks;
-                                server.block_size = block_size;
-                                server.order = order;
-                                server.preemption = preemption;
-                                server.enable_prefix_caching = caching;
-                                all.push(server);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        all
-    }
-}
-
-/// The list of the command line, or the scenario's own value.
-fn or_own<T: Clone>(list: &[T], own: &T) -> Vec<T> {
-    if list.is_empty() { vec![own.clone()] } else { list.to_vec() }
-}
-
 /// A flag of arrivals that wait for no answer, if one was given.
 fn of_an_open_loop(arguments: &Arguments) -> Option<&'static str> {
     let scaled = (!arguments.rate_scale.is_empty()).then_some("--rate-scale");
     arguments.generate.of_arrivals().or(scaled)
 }
 
-/// Every setting with every number of replicas, router and number of users.
-fn with_fleets(arguments: &Arguments, settings: Vec<Setting>) -> Result<Vec<Setting>> {
-    let counts = |option: &str, list: &[String], max: u64| -> Result<Vec<u64>> {
-        list.iter().map(|n| served::between(option, n, max)).collect()
-    };
-    let replicas = (arguments.replicas.iter())
-        .map(|n| served::replicas("--replicas", n))
-        .collect::<Result<Vec<u64>>>()?;
-    let users = counts("--users", &arguments.users, MOST_USERS)?;
-    let routers = (arguments.router.iter())
-        .map(|r| r.trim().parse().map_err(|e| anyhow!("--router: {e}")))
-        .collect::<Result<Vec<RouterKind>>>()?;
-    let open_loop = of_an_open_loop(arguments);
+/// Refuses flags of arrivals that wait for no answer for users, and think times without any.
+fn of_open_loops(arguments: &Arguments, settings: &[Setting]) -> Result<()> {
     let users_of_scenario = settings.iter().find(|s| s.users.is_some());
-    if let (Some(flag), Some(setting)) = (open_loop, users_of_scenario) {
+    if let (Some(flag), Some(setting)) = (of_an_open_loop(arguments), users_of_scenario) {
         let whose = setting.name.as_ref().map_or(String::new(), |n| format!("variant {n} of "));
         bail!(
             "{flag}: is for an open loop, and {whose}the scenario has users, who wait for answers"
         );
     }
-    let has_users = !users.is_empty() || settings.iter().any(|s| s.users.is_some());
+    let has_users = !arguments.users.is_empty() || users_of_scenario.is_some();
     if arguments.generate.only_think() && !has_users {
         bail!("--think: is for --users, or for sessions with --turns");
     }
-    let users: Vec<Option<u64>> = users.into_iter().map(Some).collect();
-    let mut all: Vec<Setting> = Vec::new();
-    let mut routes = false;
-    for setting in settings {
-        // A number of replicas, or two pools: flags give one of them.
-        let pools: Vec<_> = pools::of(arguments, &setting)?.into_iter().map(Some).collect();
-        let fleets = or_own(&replicas, &setting.replicas).into_iter().map(|n| (n, None));
-        let pools = pools.into_iter().map(|pools| (1, pools));
-        let fleets: Vec<(u64, Option<Pools>)> =
-            if arguments.disagg.is_empty() { fleets.collect() } else { pools.collect() };
-        for &(replicas, pools) in &fleets {
-            for &router in &or_own(&routers, &setting.router) {
-                for &users in &or_own(&users, &setting.users) {
-                    // One server has no use for a router.
-                    let most = pools.map_or(replicas, |pools| pools.prefill.max(pools.decode));
-                    let mut setting = Setting { replicas, pools, users, ..setting.clone() };
-                    if most == 1 && setting.router != RouterKind::LeastRequests {
-                        let own = setting.router;
-                        setting.remarks.extend(routers.is_empty().then(|| {
-                            format!("router {own} of the scenario says nothing with one server")
-                        }));
-                    }
-                    routes |= most != 1;
-                    setting.router = if most == 1 { RouterKind::LeastRequests } else { router };
-                    add(&mut all, setting);
-                }
-            }
-        }
-    }
-    if !routers.is_empty() && !routes {
+    Ok(())
+}
+
+/// Every setting with every number of replicas or two pools, and every router.
+fn with_fleets(
+    arguments: &Arguments,
+    lists: &Lists,
+    settings: Vec<Setting>,
+) -> Result<Vec<Setting>> {
+    // A number of replicas, or two pools: flags give one of them.
+    let all = if arguments.disagg.is_empty() {
+        with("--replicas", settings, &lists.replicas, |s, n| s.replicas = *n)?
+    } else {
+        each("--disagg", settings, |s| {
+            let pools = pools::of(arguments, &s)?.into_iter().map(Some);
+            Ok(pools.map(|pools| Setting { replicas: 1, pools, ..s.clone() }).collect())
+        })?
+    };
+    let routes =
+        |s: &Setting| 1 != s.pools.map_or(s.replicas, |pools| pools.prefill.max(pools.decode));
+    if !lists.routers.is_empty() && !all.iter().any(routes) {
         bail!("--router: says nothing with one server, or one in each pool");
     }
-    Ok(all)
+    each("--router", all, |mut s| {
+        if routes(&s) {
+            return with("--router", vec![s], &lists.routers, |s, router| s.router = *router);
+        }
+        // One server has no use for a router.
+        if s.router != RouterKind::LeastRequests && lists.routers.is_empty() {
+            let own = s.router;
+            s.remarks.push(format!("router {own} of the scenario says nothing with one server"));
+        }
+        s.router = RouterKind::LeastRequests;
+        Ok(vec![s])
+    })
+}
+
+/// Every setting with every number of users and think time, time-out, end, and cut.
+fn with_clients(lists: &Lists, settings: Vec<Setting>) -> Result<Vec<Setting>> {
+    let all = with("--users", settings, &lists.users, |s, n| s.users = Some(*n))?;
+    let all = each("--think", all, |s| {
+        // Turns have think times of their own.
+        let thinks = if s.users.is_some() { lists.thinks.as_slice() } else { &[] };
+        with("--think", vec![s], thinks, |s, think| s.think = *think)
+    })?;
+    let all = with("--timeout", all, &lists.timeouts, |s, t| s.timeout = Some(*t))?;
+    let all = with("--until", all, &lists.untils, |s, t| s.until = Some(*t))?;
+    let all = with("--warm-up", all, &lists.warm_ups, |s, cut| s.cuts.warm_up = Some(*cut))?;
+    with("--cool-down", all, &lists.cool_downs, |s, cut| s.cuts.cool_down = Some(*cut))
 }
 
 /// The requests of a trace.
@@ -403,54 +293,59 @@ fn traced(path: &Path, part: &Part) -> Result<Source> {
     let slice = part.slice.as_ref().map(|s| format!(", slice {s}")).unwrap_or_default();
     Ok(Source {
         title: format!("{}: {}{slice}", file.name, file.format.title()),
-        workload: file.workload,
-        drawn: None,
+        requests: vec![Requests::held(file.workload, None)],
         notes: file.notes,
-        saturation: Saturation::default(),
     })
 }
 
 /// Most requests that a run holds: 15 GB of them, more than most machines have to spare.
 const MOST_HELD: u64 = 50_000_000;
 
+/// What requests are drawn from: every combination of what flags say in the place of what a
+/// scenario says; nothing of requests that are not drawn.
+fn drawn(arguments: &Arguments, scenario: &Scenario) -> Result<Vec<Drawn>> {
+    let WorkloadSource::Generated(spec) = &scenario.workload else {
+        if let Some(flag) = arguments.generate.given() {
+            bail!("{flag}: the requests of scenario {} are not drawn from a seed", scenario.name);
+        }
+        if arguments.sketch {
+            bail!(
+                "--sketch: the requests of scenario {} are not drawn from a seed, and held anyway",
+                scenario.name
+            );
+        }
+        return Ok(Vec::new());
+    };
+    let all = arguments.generate.specs(spec)?;
+    let requests = all.iter().fold(0, |n: u64, d| n.saturating_add(d.spec.requests));
+    if !arguments.sketch && MOST_HELD < requests {
+        let of =
+            if all.len() == 1 { String::new() } else { format!(" of {} workloads", all.len()) };
+        bail!(
+            "--requests: {requests}{of} would be held in memory, some 0.3 kB each; above {MOST_HELD} \
+             add --sketch, which holds none"
+        );
+    }
+    Ok(all)
+}
+
 /// The requests and variants of a scenario.
 fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Source, Vec<Setting>)> {
-    let mut source = scenario.workload;
-    let mut drawn = None;
-    if let WorkloadSource::Generated(spec) = &mut source {
-        arguments.generate.apply(spec)?;
-        drawn = Some((**spec).clone());
-    }
-    if let (Some(flag), None) = (arguments.generate.given(), &drawn) {
-        bail!("{flag}: the requests of scenario {} are not drawn from a seed", scenario.name);
-    }
-    if let (false, Some(spec)) = (arguments.sketch, &drawn)
-        && MOST_HELD < spec.requests
-    {
-        bail!(
-            "--requests: {} would be held in memory, some 0.3 kB each; above {MOST_HELD} add --sketch, \
-             which holds none",
-            spec.requests
-        );
-    }
-    if let (true, None) = (arguments.sketch, &drawn) {
-        bail!(
-            "--sketch: the requests of scenario {} are not drawn from a seed, and held anyway",
-            scenario.name
-        );
-    }
-    let (workload, notes) = if arguments.sketch {
-        (Workload::new(Vec::new())?, Vec::new())
-    } else {
-        source.load().map_err(|e| anyhow!("{e}"))?
+    let mut drawn = drawn(arguments, &scenario)?;
+    let (requests, notes) = match drawn.len() {
+        0 => {
+            let (workload, notes) = scenario.workload.load().map_err(|e| anyhow!("{e}"))?;
+            (vec![Requests::held(workload, None)], notes)
+        }
+        // What is wrong with the only one is said before anything runs.
+        1 if !arguments.sketch => {
+            let drawn = drawn.remove(0);
+            (vec![Requests::held(drawn.spec.generate()?, Some(drawn))], Vec::new())
+        }
+        _ => (Requests::drawn(drawn), Vec::new()),
     };
-    let source = Source {
-        title: format!("{}: {}", scenario.name, scenario.title.en),
-        workload,
-        drawn,
-        notes,
-        saturation: Saturation::default(),
-    };
+    let source =
+        Source { title: format!("{}: {}", scenario.name, scenario.title.en), requests, notes };
     let settings = scenario
         .variants
         .into_iter()
@@ -459,6 +354,8 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             variants: arguments.scenario.iter().map(|_| v.name.clone()).collect(),
             name: Some(v.name),
             remarks: Vec::new(),
+            workload: 0,
+            drawn: None,
             policy: v.policy,
             max_num_seqs: v.max_num_seqs,
             chunk: v.chunk,

@@ -8,6 +8,7 @@ use sched_sim::{KvTransfer, OfferedLoad, RunResult, RunStatistics, Ticks, Transf
 use serde_json::{Value, json};
 use serving_io::policy;
 
+use super::lists::parsed;
 use super::{Arguments, Setting, Simulated, served};
 use crate::report::text as report_text;
 
@@ -92,11 +93,12 @@ fn bytes_per_token(arguments: &Arguments, setting: &Setting) -> Result<u64> {
 }
 
 /// How long KV moves under a setting.
-fn transfer(arguments: &Arguments, setting: &Setting, text: &str) -> Result<KvTransfer> {
-    let latency = match &arguments.kv_transfer_latency {
-        Some(t) => t.parse().map_err(|e| anyhow!("--kv-transfer-latency: {e}"))?,
-        None => Ticks::ZERO,
-    };
+fn transfer(
+    arguments: &Arguments,
+    setting: &Setting,
+    text: &str,
+    latency: Ticks,
+) -> Result<KvTransfer> {
     if let Some(bits) = bandwidth(text) {
         let bytes = bytes_per_token(arguments, setting)?;
         return KvTransfer::at_bandwidth(bytes, bits?, latency).context("--kv-transfer");
@@ -113,13 +115,21 @@ fn transfer(arguments: &Arguments, setting: &Setting, text: &str) -> Result<KvTr
 
 /// The pools that the flags name for a setting; empty without any.
 pub fn of(arguments: &Arguments, setting: &Setting) -> Result<Vec<Pools>> {
+    let given = &arguments.kv_transfer_latency;
+    let mut latencies = parsed("--kv-transfer-latency", given, |t| t.trim().parse::<Ticks>())?;
+    if latencies.is_empty() {
+        latencies.push(Ticks::ZERO);
+    }
+    let mut transfers = Vec::new();
+    for speed in &arguments.kv_transfer {
+        for latency in &latencies {
+            transfers.push(transfer(arguments, setting, speed.trim(), *latency)?);
+        }
+    }
     let mut all = Vec::new();
     for text in &arguments.disagg {
         let (prefill, decode) = counts(text)?;
-        for speed in &arguments.kv_transfer {
-            let transfer = transfer(arguments, setting, speed.trim())?;
-            all.push(Pools { prefill, decode, transfer });
-        }
+        all.extend(transfers.iter().map(|&transfer| Pools { prefill, decode, transfer }));
     }
     Ok(all)
 }

@@ -39,8 +39,29 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
     Ok(writeln!(text, "  {label:17}{content}")?)
 }
 
-/// Name, value: what a setting is, in the order of the options.
-fn settings(s: &Setting) -> [(&'static str, String); 17] {
+/// Whether settings run on several workloads.
+pub(super) fn several(all: &[&Setting]) -> bool {
+    all.first().is_some_and(|first| all.iter().any(|s| s.workload != first.workload))
+}
+
+/// How many requests, from the least to the most.
+pub(super) fn requests((least, most): (u64, u64)) -> String {
+    let requests = format::things(most, "request");
+    if least == most { requests } else { format!("{least} to {requests}") }
+}
+
+/// Name, value: what a setting is, in the order of rows; `several`: with what its requests are drawn
+/// from, which comes first, as its rows stand together.
+fn settings(s: &Setting, several: bool) -> Vec<(&'static str, String)> {
+    let drawn = s.drawn.iter().filter(|_| several).flat_map(|drawn| drawn.cells());
+    // Users have no rate.
+    let no_rate = |name: &str| s.users.is_some() && ["arrivals", "rate"].contains(&name);
+    let drawn = drawn.map(|(name, text)| (name, if no_rate(name) { String::new() } else { text }));
+    drawn.chain(settings_of_server(s)).collect()
+}
+
+/// Name, value: what a setting is beside its requests, in the order of the options.
+fn settings_of_server(s: &Setting) -> [(&'static str, String); 17] {
     let time = |of: Option<Ticks>| of.map(Ticks::compact).unwrap_or_default();
     let cut = |of: Option<Cut>| of.map(|cut| cut.to_string()).unwrap_or_default();
     let several = s.replicas > 1 || s.pools.is_some_and(|p| p.prefill.max(p.decode) > 1);
@@ -66,28 +87,56 @@ fn settings(s: &Setting) -> [(&'static str, String); 17] {
 }
 
 /// What the setting of a run is, with the batch limit that it had.
-pub(super) fn settings_of(run: &Simulated) -> [(&'static str, String); 17] {
-    let mut settings = settings(&run.setting);
+pub(super) fn settings_of(run: &Simulated, several: bool) -> Vec<(&'static str, String)> {
+    let mut settings = settings(&run.setting, several);
     if let Some((_, limit)) = settings.iter_mut().find(|(name, _)| *name == "max_num_seqs") {
         *limit = run.statistics.max_num_seqs.to_string();
     }
     settings
 }
 
+/// The same for files, in columns that are there for every setting.
+pub(super) fn csv_settings(run: &Simulated, several: bool) -> Vec<(&'static str, String)> {
+    let of_server = settings_of(run, false);
+    let Some(drawn) = run.setting.drawn.as_deref().filter(|_| several) else { return of_server };
+    let users = run.setting.users.is_some();
+    let mut columns = Vec::new();
+    let mut turns_think = String::new();
+    for (name, text) in drawn.cells() {
+        let arrives = ["rate", "arrivals"].contains(&name);
+        let text = if arrives && users { String::new() } else { text };
+        match name {
+            "think" => turns_think = text,
+            "rate" => columns.push(("rate_per_s", text.trim_end_matches("/s").to_owned())),
+            _ => columns.push((name, text)),
+        }
+    }
+    // Users think or turns do, so that one column has both.
+    columns.extend(of_server.into_iter().map(|(name, text)| match name {
+        "think" if !users => (name, turns_think.clone()),
+        _ => (name, text),
+    }));
+    columns
+}
+
 /// What each setting is called beside the others: its name, or in what it differs.
 pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
-    let cells: Vec<_> = all.iter().map(|s| settings(s)).collect();
-    let differs = |i: usize| cells.iter().any(|c| cells.first().is_some_and(|f| f[i] != c[i]));
-    let mut names: Vec<&str> = cells.iter().map(|c| c[0].1.as_str()).collect();
+    let several = several(all);
+    let cells: Vec<_> = all.iter().map(|s| settings(s, several)).collect();
+    let differs: Vec<bool> = (0..cells.first().map_or(0, Vec::len))
+        .map(|i| cells.iter().any(|c| cells.first().is_some_and(|f| f[i] != c[i])))
+        .collect();
+    let own_name = |s: &Setting| s.name.clone().unwrap_or_default();
+    let mut names: Vec<String> = all.iter().map(|s| own_name(s)).collect();
     names.sort_unstable();
     names.dedup();
     let named = names.len() == cells.len() && names.iter().all(|n| !n.is_empty());
-    let name = |(c, s): (&[(&'static str, String); 17], &&Setting)| {
+    let name = |(c, s): (&Vec<(&'static str, String)>, &&Setting)| {
         if named {
-            return c[0].1.clone();
+            return own_name(s);
         }
         let own: Vec<String> = (0..c.len())
-            .filter(|&i| differs(i) && c[i].1 != "-")
+            .filter(|&i| differs[i] && c[i].1 != "-")
             .filter_map(|i| match (c[i].0, c[i].1.as_str()) {
                 (name @ ("timeout" | "until" | "warm_up" | "cool_down"), "") => {
                     Some(format!("no {name}"))
@@ -97,9 +146,9 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
                 (name, value) => Some(format!("{name} {value}")),
             })
             .collect();
-        match (own.is_empty(), c[0].1.is_empty()) {
+        match (own.is_empty(), s.name.is_none()) {
             (false, _) => own.join(", "),
-            (true, false) => c[0].1.clone(),
+            (true, false) => own_name(s),
             // What it shares with all others stands above them.
             (true, true) => s.policy.clone(),
         }
@@ -110,17 +159,16 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
 /// What all settings share and is not the default, in the words of the line of a single one;
 /// `rows_are_names`: no column has the batch limit and the chunk.
 pub(super) fn shared(all: &[&Setting], rows_are_names: bool) -> Option<String> {
-    let cells: Vec<_> = all.iter().map(|s| settings(s)).collect();
+    // What is drawn has a line of its own.
+    let cells: Vec<_> = all.iter().map(|s| settings_of_server(s)).collect();
     let (first, of_first) = (all.first()?, cells.first()?);
     let mut of = Vec::new();
     let is_default = first.policy == DecodeFirst::default().name();
     if !is_default && all.iter().all(|s| s.policy == first.policy) {
         of.push(format!("policy {}", first.policy));
     }
-    for option in given(first).iter().filter(|g| g.0 != "max_num_seqs") {
-        if all.iter().all(|s| given(s).contains(option)) {
-            of.push(format!("{} {}", option.0, option.1));
-        }
+    for option in shared_options(all).iter().filter(|g| g.0 != "max_num_seqs") {
+        of.push(format!("{} {}", option.0, option.1));
     }
     for (i, (name, value)) in of_first.iter().enumerate() {
         let told = match *name {
@@ -137,6 +185,18 @@ pub(super) fn shared(all: &[&Setting], rows_are_names: bool) -> Option<String> {
         }
     }
     (!of.is_empty()).then(|| of.join(", "))
+}
+
+/// The options of a policy that were given to all settings alike.
+fn shared_options(all: &[&Setting]) -> Vec<(&'static str, String)> {
+    let mut options = all.first().map(|s| given(s)).unwrap_or_default();
+    for setting in all {
+        if !options.is_empty() {
+            let own = given(setting);
+            options.retain(|option| own.contains(option));
+        }
+    }
+    options
 }
 
 /// The policy with the options that were given to it, as far as they are `shown`.
@@ -334,21 +394,20 @@ fn head(text: &mut String, answer: &Answer) -> Result<()> {
     }
 }
 
-/// What is drawn for the settings of an answer, if the requests are drawn.
+/// What is drawn for the settings of an answer, if the requests are drawn, as far as they share it.
 fn drawn(answer: &Answer) -> Option<String> {
-    let settings = answer.runs.iter().map(|r| &r.setting);
-    answer.drawn.as_ref().map(|spec| generate::drawn_for(spec, settings))
+    generate::drawn_for(&answer.settings())
 }
 
 /// The seed behind the number of requests, if they are drawn.
 fn seed(answer: &Answer) -> String {
-    answer.drawn.as_ref().map(|spec| format!(", seed {}", spec.seed)).unwrap_or_default()
+    answer.seed.map(|seed| format!(", seed {seed}")).unwrap_or_default()
 }
 
 fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     let mut text = String::new();
     head(&mut text, answer)?;
-    let of: Vec<String> = settings_of(run)
+    let of: Vec<String> = settings_of(run, false)
         .iter()
         .filter(|(k, v)| !v.is_empty() && *k != "step_time" && *k != "slo")
         .filter(|(k, v)| *k != "replicas" || v != "1")
@@ -745,23 +804,24 @@ const LOST: [Lost; 2] =
 
 /// One row a setting: what differs between them, then the figures.
 fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
-    let names: Vec<&str> = answer
-        .runs
-        .first()
-        .map(|r| settings_of(r).iter().map(|(k, _)| *k).collect())
-        .unwrap_or_default();
-    let all: Vec<_> = answer.runs.iter().map(settings_of).collect();
+    let settings = answer.settings();
+    let several = several(&settings);
     // Of the options given to a policy, those that all runs share are not repeated in each row.
-    let mut all = all;
-    for (run, set) in answer.runs.iter().zip(&mut all) {
-        let shared = |one: &(&'static str, String)| {
-            answer.runs.iter().all(|r| given(&r.setting).contains(one))
-        };
-        set[1].1 = policy_name(&run.setting, |given| !shared(given));
-    }
+    let common = shared_options(&settings);
+    let set = |run: &Simulated| {
+        let mut set = settings_of(run, several);
+        for (_, value) in set.iter_mut().filter(|(name, _)| *name == "policy") {
+            *value = policy_name(&run.setting, |given| !common.contains(given));
+        }
+        set
+    };
+    let all: Vec<Vec<(&str, String)>> = answer.runs.iter().map(set).collect();
+    let names: Vec<&str> =
+        all.first().map(|set| set.iter().map(|(name, _)| *name).collect()).unwrap_or_default();
     let varies = |i: usize| all.iter().any(|s| s[i].1 != all[0][i].1);
     // Where nothing differs the batch and chunk are still worth a look.
-    let shown: Vec<usize> = (0..names.len()).filter(|&i| varies(i) || i == 2 || i == 3).collect();
+    let is_shown = |i: usize| ["max_num_seqs", "chunk"].contains(&names[i]) || varies(i);
+    let shown: Vec<usize> = (0..names.len()).filter(|&i| is_shown(i)).collect();
     let with_slo = answer.runs.iter().any(|r| !r.setting.slo.is_empty());
     let mut header: Vec<String> = shown.iter().map(|&i| names[i].to_owned()).collect();
     let figures = ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "ITL p99", "E2E p99"];
@@ -850,12 +910,13 @@ fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
 /// What all runs share: workload, and settings, step time and objectives where they are the same.
 fn common(text: &mut String, answer: &Answer) -> Result<()> {
     if let Some(first) = answer.runs.first() {
-        let requests = format::things(first.requests as u64, "request");
+        let all = || answer.runs.iter().map(|r| r.requests as u64);
+        let requests = requests((all().min().unwrap_or(0), all().max().unwrap_or(0)));
         line(text, "workload", &format!("{requests}{}", seed(answer)))?;
         if let Some(drawn) = drawn(answer) {
             line(text, "drawn", &drawn)?;
         }
-        let settings: Vec<&Setting> = answer.runs.iter().map(|r| &r.setting).collect();
+        let settings = answer.settings();
         if let Some(shared) = shared(&settings, false) {
             line(text, "settings", &shared)?;
         }
@@ -887,7 +948,7 @@ fn compared_with_none(
     explained: &[explain::Explained<'_>],
 ) -> Result<()> {
     let alone = explain::alone(&answer.runs, explained);
-    let names = varying(&answer.runs.iter().map(|r| &r.setting).collect::<Vec<_>>());
+    let names = varying(&answer.settings());
     let of: Vec<&str> = alone.iter().filter_map(|&i| names.get(i)).map(String::as_str).collect();
     if !of.is_empty() {
         writeln!(
@@ -949,7 +1010,7 @@ pub(super) fn truncation_of_all(text: &mut String, rows: &[Named<'_>]) -> Result
 fn warnings(text: &mut String, answer: &Answer) -> Result<()> {
     let runs: Vec<&Simulated> = answer.runs.iter().collect();
     load_warnings(text, &runs)?;
-    let names = varying(&answer.runs.iter().map(|r| &r.setting).collect::<Vec<_>>());
+    let names = varying(&answer.settings());
     if answer.runs.iter().any(|r| !r.beyond.is_empty()) {
         writeln!(text, "\nOutside of the range of the step time, whose error is not known there:")?;
         for (run, name) in answer.runs.iter().zip(&names).filter(|(r, _)| !r.beyond.is_empty()) {
@@ -1004,7 +1065,8 @@ fn sweep(answer: &Answer) -> Result<String> {
 }
 
 fn json_of(answer: &Answer) -> Result<String> {
-    let runs: Vec<Value> = answer.runs.iter().map(|r| run_json(answer, r)).collect();
+    let several = several(&answer.settings());
+    let runs: Vec<Value> = answer.runs.iter().map(|r| run_json(answer, r, several)).collect();
     let notes: Vec<Value> = answer
         .notes
         .iter()
@@ -1014,7 +1076,7 @@ fn json_of(answer: &Answer) -> Result<String> {
         "schema_version": 1,
         "kind": "goodput-simulation",
         "workload": answer.title,
-        "seed": answer.drawn.as_ref().map(|spec| spec.seed),
+        "seed": answer.seed,
         "drawn": drawn(answer),
         "notes": notes,
         "runs": runs,
@@ -1027,9 +1089,13 @@ fn json_of(answer: &Answer) -> Result<String> {
     output::json_text(&json)
 }
 
-/// What a setting is, as data: numbers are numbers, and times are seconds.
-pub(super) fn setting_json(map: &mut Map<String, Value>, run: &Simulated) {
+/// What a setting is, as data: numbers are numbers, and times are seconds; `several`: others have
+/// other requests.
+pub(super) fn setting_json(map: &mut Map<String, Value>, run: &Simulated, several: bool) {
     let setting = &run.setting;
+    if let Some(drawn) = setting.drawn.as_ref().filter(|_| several) {
+        map.insert("drawn".to_owned(), drawn.json(setting.users.is_some()));
+    }
     map.insert("variant".to_owned(), json!(setting.name));
     map.insert("policy".to_owned(), json!(setting.policy));
     map.insert("max_num_seqs".to_owned(), json!(run.statistics.max_num_seqs));
@@ -1095,10 +1161,10 @@ fn simulation(answer: &Answer, s: &RunStatistics) -> Map<String, Value> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn run_json(answer: &Answer, run: &Simulated) -> Value {
+fn run_json(answer: &Answer, run: &Simulated, several: bool) -> Value {
     let s = &run.statistics;
     let mut map = Map::new();
-    setting_json(&mut map, run);
+    setting_json(&mut map, run, several);
     if run.config.is_some() || !run.remarks.is_empty() {
         map.insert("remarks".to_owned(), json!(run.remarks));
     }
@@ -1253,55 +1319,40 @@ fn said_figures(run: &Simulated) -> Vec<(String, String)> {
     said
 }
 
-fn csv_of(answer: &Answer) -> Result<String> {
+/// The lines of a run: what its setting is, then a figure.
+fn csv_rows(answer: &Answer, run: &Simulated, several: bool) -> Vec<Vec<String>> {
+    let of: Vec<String> = csv_settings(run, several).into_iter().map(|(_, v)| v).collect();
     let mut rows = Vec::new();
-    for run in &answer.runs {
-        let of: Vec<String> = settings_of(run).into_iter().map(|(_, v)| v).collect();
-        for cells in run.report.iter().flat_map(csv::cells) {
-            rows.push(of.iter().cloned().chain(cells).collect());
-        }
-        let named = |(name, value): (&str, Option<f64>)| (name.to_owned(), value);
-        let loads = [
-            ("rho", run.load.rho()),
-            ("relative_to_saturation", run.load.relative()),
-            ("truncated", Some(f64::from(run.end.is_truncated()))),
-            ("overloaded", Some(f64::from(run.is_overloaded()))),
-        ];
-        let figures = loads
-            .into_iter()
-            .map(named)
-            .chain(simulation_figures(answer, run))
-            .chain(kv_figures(&run.statistics).into_iter().map(named))
-            .chain(measured_figures(run).into_iter().map(named))
-            .map(|(name, value)| (name, value.map(|x| x.to_string()).unwrap_or_default()));
-        for (name, value) in figures.chain(said_figures(run)) {
-            let rest = [name, value, String::new(), String::new(), String::new()];
-            rows.push(of.iter().cloned().chain(rest).collect());
-        }
+    for cells in run.report.iter().flat_map(csv::cells) {
+        rows.push(of.iter().cloned().chain(cells).collect());
     }
-    let header = [
-        "variant",
-        "policy",
-        "max_num_seqs",
-        "chunk",
-        "rate_scale",
-        "step_time",
-        "slo",
-        "replicas",
-        "router",
-        "users",
-        "think",
-        "disagg",
-        "kv_transfer",
-        "timeout",
-        "until",
-        "warm_up",
-        "cool_down",
-        "figure",
-        "value",
-        "low",
-        "high",
-        "n",
+    let named = |(name, value): (&str, Option<f64>)| (name.to_owned(), value);
+    let loads = [
+        ("rho", run.load.rho()),
+        ("relative_to_saturation", run.load.relative()),
+        ("truncated", Some(f64::from(run.end.is_truncated()))),
+        ("overloaded", Some(f64::from(run.is_overloaded()))),
     ];
-    output::csv_text(&header, &rows)
+    let figures = loads
+        .into_iter()
+        .map(named)
+        .chain(simulation_figures(answer, run))
+        .chain(kv_figures(&run.statistics).into_iter().map(named))
+        .chain(measured_figures(run).into_iter().map(named))
+        .map(|(name, value)| (name, value.map(|x| x.to_string()).unwrap_or_default()));
+    for (name, value) in figures.chain(said_figures(run)) {
+        let rest = [name, value, String::new(), String::new(), String::new()];
+        rows.push(of.iter().cloned().chain(rest).collect());
+    }
+    rows
+}
+
+fn csv_of(answer: &Answer) -> Result<String> {
+    let several = several(&answer.settings());
+    let of = answer.runs.first().map(|run| csv_settings(run, several));
+    let mut header: Vec<&str> = of.iter().flatten().map(|(name, _)| *name).collect();
+    header.extend(["figure", "value", "low", "high", "n"]);
+    // The lines of all runs together would take several times the memory of the text.
+    let rows = answer.runs.iter().flat_map(|run| csv_rows(answer, run, several));
+    output::csv_stream(&header, rows)
 }

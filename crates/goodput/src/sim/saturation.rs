@@ -9,15 +9,30 @@ use sched_sim::workload::RateScale;
 use sched_sim::{OfferedLoad, Workload};
 
 use super::Setting;
-use super::setting::same;
+use super::setting::Places;
 
-/// The loads of a workload's requests under the settings met so far.
+/// The loads of requests under the settings met so far; of all workloads whose requests differ in
+/// when they arrive alone.
 ///
 /// What one server can complete is measured by a run in which all come at once, so that settings
 /// which differ in when requests arrive and leave, in what is measured, and in how many servers there
 /// are, share one.
 #[derive(Default)]
-pub struct Saturation(Mutex<Vec<(Setting, OfferedLoad)>>);
+pub struct Saturation(Mutex<Met>);
+
+/// The settings that were met, and where each of them is.
+#[derive(Default)]
+struct Met {
+    all: Vec<(Setting, OfferedLoad)>,
+    places: Places,
+}
+
+impl Met {
+    fn load(&self, key: &Setting) -> Option<OfferedLoad> {
+        let place = self.places.find(key, |place| &self.all[place].0)?;
+        self.all.get(place).map(|(_, load)| *load)
+    }
+}
 
 impl Saturation {
     /// The load under a setting, of which `measure` is asked if no alike was met; two threads may
@@ -29,6 +44,9 @@ impl Saturation {
         measure: impl FnOnce() -> Result<OfferedLoad>,
     ) -> Result<OfferedLoad> {
         let key = Setting {
+            // Workloads that share this differ in their arrivals alone.
+            workload: 0,
+            drawn: None,
             rate_scale: RateScale::new(1, 1)?,
             timeout: None,
             until: None,
@@ -38,13 +56,16 @@ impl Saturation {
             ..setting.clone()
         };
         let met = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = met().iter().find(|(s, _)| same(s, &key)).map(|(_, load)| *load);
+        let known = met().load(&key);
         if let Some(mut load) = known {
             load.arrival_rate = setting.arrival_rate(workload);
             return Ok(load);
         }
         let load = measure()?;
-        met().push((key, load));
+        let mut met = met();
+        let place = met.all.len();
+        met.places.note(&key, place);
+        met.all.push((key, load));
         Ok(load)
     }
 }

@@ -7,15 +7,15 @@ use metrics_core::format;
 use metrics_core::interval::{Interval, difference_paired, mean_independent};
 use metrics_core::summary::Summary;
 use metrics_core::validity::Level;
-use sched_sim::workload::WorkloadSpec;
 use serde_json::{Map, Value, json};
 
 use super::columns::{Column, columns};
 use super::render::{self, Named, settings_of};
-use super::saturation::Saturation;
+use super::requests::Requests;
 use super::targets::{self, OverSeeds};
 use super::{
-    Arguments, Setting, Simulated, Source, generate, in_order, in_parallel, named, simulate,
+    Arguments, Setting, Simulated, Source, generate, in_order, in_parallel, named, progress,
+    simulate,
 };
 use crate::output::{self, Format};
 use crate::report::finding_json;
@@ -47,32 +47,38 @@ impl Replicated {
     }
 }
 
-/// Every setting with the requests of every seed: the same requests for all settings.
+/// Every setting with the requests of every seed: the same for all settings of a workload.
 fn replicated(
     arguments: &Arguments,
     source: &Source,
-    spec: &WorkloadSpec,
     settings: Vec<Setting>,
     seeds: RangeInclusive<u64>,
 ) -> Result<Vec<Replicated>> {
     let names = named("setting", render::varying(&settings.iter().collect::<Vec<_>>()));
+    let seeds: Vec<u64> = seeds.collect();
+    let runs = seeds.len().saturating_mul(settings.len());
+    let bar = progress(runs, "runs");
     let of_seed = |seed: u64| -> Result<Vec<Simulated>> {
-        let mut spec = spec.clone();
-        spec.seed = seed;
         let drawn = Source {
             title: source.title.clone(),
-            workload: spec.generate()?,
-            drawn: Some(spec),
+            requests: Requests::with_seed(&source.requests, seed),
             notes: Vec::new(),
-            saturation: Saturation::default(),
         };
-        let run = |setting: &Setting| simulate(arguments, &drawn, setting.clone(), false);
+        drawn.used_by(&settings);
+        if let [only] = drawn.requests.as_slice() {
+            // What is wrong with it is wrong for all settings.
+            only.workload()?;
+        }
+        let run = |setting: &Setting| {
+            let run = simulate(arguments, &drawn, setting.clone(), false);
+            bar.inc(1);
+            run
+        };
         in_order(settings.iter().collect(), &names, run)
     };
-    let seeds: Vec<u64> = seeds.collect();
     let of_seeds = named("seed", seeds.iter().map(u64::to_string).collect());
-    let runs = seeds.len().saturating_mul(settings.len());
     let by_seed = in_parallel(arguments.jobs, runs, || in_order(seeds, &of_seeds, of_seed))?;
+    bar.finish_and_clear();
     let mut all: Vec<Replicated> =
         settings.into_iter().map(|setting| Replicated { setting, runs: Vec::new() }).collect();
     for runs in by_seed {
@@ -83,7 +89,7 @@ fn replicated(
     Ok(all)
 }
 
-/// Runs every setting with the same requests, seed by seed.
+/// Runs every setting with the requests of its workload, seed by seed.
 pub fn run(
     arguments: &Arguments,
     source: &Source,
@@ -91,13 +97,13 @@ pub fn run(
     seeds: u64,
     format: Format,
 ) -> Result<String> {
-    let Some(spec) = &source.drawn else {
+    let Some(seed) = source.seed() else {
         bail!("--seeds: the requests are not drawn from a seed, so that every run is the same");
     };
-    let Some(last) = spec.seed.checked_add(seeds - 1) else {
-        bail!("--seeds: seed {} has no {} above it", spec.seed, seeds - 1);
+    let Some(last) = seed.checked_add(seeds - 1) else {
+        bail!("--seeds: seed {seed} has no {} above it", seeds - 1);
     };
-    let all = replicated(arguments, source, spec, settings, spec.seed..=last)?;
+    let all = replicated(arguments, source, settings, seed..=last)?;
     let confidence = arguments.objectives.confidence()?;
     let mean = |r: &Replicated, column: &Column| -> Cell {
         let summary = Summary::new(r.column(column)?).ok()?;
@@ -147,15 +153,16 @@ pub fn run(
             cuts + &each.unwrap_or_default()
         }),
         said: said(&settings),
-        drawn: generate::drawn_for(spec, settings.iter().copied()),
-        requests: spec.requests,
-        seeds: (spec.seed, last),
+        drawn: generate::drawn_for(&settings),
+        several: render::several(&settings),
+        requests: range(settings.iter().filter_map(|s| Some(s.drawn.as_ref()?.spec.requests))),
+        seeds: (seed, last),
         confidence: confidence.get(),
     };
     match format {
         Format::Text | Format::Md => text(&head, &means, &differences, format == Format::Md),
         Format::Json => json_of(&head, &means, &differences),
-        Format::Csv => csv(&means, &differences),
+        Format::Csv => csv(&head, &means, &differences),
     }
 }
 
@@ -184,8 +191,11 @@ struct Head<'a> {
     measured: Option<String>,
     /// How the settings came about, where that is to be said.
     said: Vec<String>,
-    drawn: String,
-    requests: u64,
+    /// What all of them are drawn from, and whether they are drawn from several things.
+    drawn: Option<String>,
+    several: bool,
+    /// The least and the most requests of a run.
+    requests: Option<(u64, u64)>,
     seeds: (u64, u64),
     confidence: f64,
 }
@@ -211,11 +221,10 @@ pub(super) fn middle(i: &Interval) -> Option<(f64, f64)> {
 fn about(head: &Head<'_>) -> Vec<(&'static str, String)> {
     let (from, to) = head.seeds;
     let share = format::percent(head.confidence);
-    let mut about = vec![
-        ("workload", format!("{}, seeds {from} to {to}", format::things(head.requests, "request"))),
-        ("drawn", head.drawn.clone()),
-    ];
+    let requests = render::requests(head.requests.unwrap_or_default());
+    let mut about = vec![("workload", format!("{requests}, seeds {from} to {to}"))];
     let some = [
+        ("drawn", &head.drawn),
         ("settings", &head.shared),
         ("step time", &head.step_time),
         ("objectives", &head.objectives),
@@ -266,9 +275,11 @@ fn text(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>], md: bool) -
         // A line right below a table of Markdown is one of its rows.
         let gap = if md { "\n" } else { "" };
         out.push_str(&format!(
-            "\nDifference to {} on the same requests, paired by seed\n{gap}{}\n{gap}\
+            "\nDifference to {}{}, paired by seed\n{gap}{}\n{gap}\
              A difference that is smaller than its half width may be chance.\n",
             first.name,
+            // Another rate or law draws other requests from the same streams.
+            if head.several { " by the same random streams" } else { " on the same requests" },
             table(differences).trim_end_matches('\n'),
         ));
     }
@@ -403,12 +414,12 @@ fn by_seed(row: &Row<'_>, first: u64) -> Vec<Value> {
 }
 
 /// What a setting is, as a single run has it, and the servers around it.
-fn settings_json(of: &Replicated) -> Map<String, Value> {
+fn settings_json(of: &Replicated, several: bool) -> Map<String, Value> {
     let mut map = Map::new();
     let Some(run) = of.runs.first() else { return map };
-    render::setting_json(&mut map, run);
+    render::setting_json(&mut map, run, several);
     map.insert("replicas".to_owned(), json!(of.setting.replicas));
-    let texts = settings_of(run).into_iter();
+    let texts = settings_of(run, false).into_iter();
     let around = texts.filter(|(name, _)| ["router", "disagg", "kv_transfer"].contains(name));
     map.extend(around.map(|(name, text)| {
         let text = (!text.is_empty()).then_some(text);
@@ -424,7 +435,7 @@ fn json_of(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>]) -> Resul
         .iter()
         .zip(differences)
         .map(|(row, difference)| {
-            let mut map = settings_json(row.of);
+            let mut map = settings_json(row.of, head.several);
             let left_out: Vec<u64> = row.of.measured().map(|m| m.0).collect();
             if !left_out.is_empty() {
                 map.insert("warm_up_requests_by_seed".to_owned(), json!(left_out));
@@ -437,12 +448,14 @@ fn json_of(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>]) -> Resul
             Value::Object(map)
         })
         .collect();
+    // Where they differ each run has its own.
+    let one = head.requests.filter(|(least, most)| least == most);
     output::json_text(&json!({
         "schema_version": 1,
         "kind": "goodput-replications",
         "workload": head.title,
         "drawn": head.drawn,
-        "requests": head.requests,
+        "requests": one.map(|(n, _)| n),
         "seed_first": head.seeds.0,
         "seed_last": head.seeds.1,
         "confidence": head.confidence,
@@ -470,8 +483,11 @@ fn shares(of: &Replicated) -> Vec<(&'static str, u64)> {
     shares
 }
 
-fn csv(means: &[Row<'_>], differences: &[Row<'_>]) -> Result<String> {
-    let settings = |row: &Row<'_>| row.of.runs.first().map(settings_of).into_iter().flatten();
+fn csv(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>]) -> Result<String> {
+    let settings = |row: &Row<'_>| {
+        let first = row.of.runs.first();
+        first.map(|run| render::csv_settings(run, head.several)).into_iter().flatten()
+    };
     let mut header: Vec<&str> =
         means.first().map(|r| settings(r).map(|(k, _)| k).collect()).unwrap_or_default();
     header.extend(["figure", "kind", "mean", "low", "high", "n"]);

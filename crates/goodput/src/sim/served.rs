@@ -24,7 +24,7 @@ pub enum Arriving<'a> {
     /// Requests that wait for no answer.
     Open(&'a Workload),
     /// Users who wait for theirs.
-    Users(ClosedLoop),
+    Users(Box<ClosedLoop>),
 }
 
 /// How many servers an option asks for.

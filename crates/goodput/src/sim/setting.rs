@@ -1,5 +1,9 @@
 //! One setting of the server, and when two of them are the same.
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
 use anyhow::{Result, anyhow};
 use capacity::replica::machine;
 use capacity::watch::Watched;
@@ -16,7 +20,9 @@ use serving_io::policy::{ServerOptions, VLLM_V1, named};
 use serving_io::scenario::StepTimeSource;
 use serving_io::servers::Servers as FleetServers;
 
+use super::generate::Drawn;
 use super::pools::Pools;
+use super::render::step_time_name;
 
 /// One setting of the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +33,10 @@ pub(super) struct Setting {
     pub(super) variants: Vec<String>,
     /// What is to be said of how it came about.
     pub(super) remarks: Vec<String>,
+    /// The place of its requests among those of all settings, and what they are drawn from, if they
+    /// are drawn.
+    pub(super) workload: usize,
+    pub(super) drawn: Option<Arc<Drawn>>,
     pub(super) policy: String,
     pub(super) max_num_seqs: u64,
     pub(super) chunk: u64,
@@ -60,6 +70,8 @@ impl Setting {
             name: None,
             variants: Vec::new(),
             remarks: Vec::new(),
+            workload: 0,
+            drawn: None,
             policy: DecodeFirst::default().name().to_owned(),
             max_num_seqs: DecodeFirst::default().max_num_seqs(),
             chunk: DecodeFirst::default().chunk(),
@@ -244,31 +256,82 @@ pub(super) fn with_names(mut settings: Vec<Setting>, variants: Vec<Setting>) -> 
     settings
 }
 
-/// Adds a setting, unless one runs alike: a list replaces what variants differ in, so that they fall
-/// together.
-pub(super) fn add(all: &mut Vec<Setting>, setting: Setting) {
-    let Some(twin) = all.iter_mut().find(|s| same(s, &setting)) else {
-        all.push(setting);
-        return;
-    };
-    let joined = [(&mut twin.variants, setting.variants), (&mut twin.remarks, setting.remarks)];
-    for (own, others) in joined {
-        for other in others {
-            if !own.contains(&other) {
-                own.push(other);
+/// Settings of which no two run alike.
+#[derive(Default)]
+pub(super) struct Settings {
+    all: Vec<Setting>,
+    places: Places,
+}
+
+impl Settings {
+    /// Adds a setting, unless one runs alike: a list replaces what variants differ in, so that they
+    /// fall together.
+    pub(super) fn add(&mut self, setting: Setting) {
+        let Some(twin) = self.places.find(&setting, |place| &self.all[place]) else {
+            self.places.note(&setting, self.all.len());
+            self.all.push(setting);
+            return;
+        };
+        let twin = &mut self.all[twin];
+        let joined = [(&mut twin.variants, setting.variants), (&mut twin.remarks, setting.remarks)];
+        for (own, others) in joined {
+            for other in others {
+                if !own.contains(&other) {
+                    own.push(other);
+                }
             }
         }
     }
+
+    pub(super) fn into_vec(self) -> Vec<Setting> {
+        self.all
+    }
+}
+
+/// Where settings are in a list, by what of them is told apart at once.
+#[derive(Default)]
+pub(super) struct Places(HashMap<u64, Vec<usize>>);
+
+impl Places {
+    /// The place of a setting that runs alike, if there is one.
+    pub(super) fn find<'s>(
+        &self,
+        setting: &Setting,
+        at: impl Fn(usize) -> &'s Setting,
+    ) -> Option<usize> {
+        let places = self.0.get(&fingerprint(setting))?;
+        places.iter().copied().find(|&place| same(at(place), setting))
+    }
+
+    /// Notes the place of a setting.
+    pub(super) fn note(&mut self, setting: &Setting, place: usize) {
+        self.0.entry(fingerprint(setting)).or_default().push(place);
+    }
+}
+
+/// A number that is the same for settings that run alike, and seldom for others.
+fn fingerprint(s: &Setting) -> u64 {
+    let mut hash = DefaultHasher::new();
+    let mut engine: Vec<_> = s.engine.given().iter().collect();
+    engine.sort();
+    (s.workload, &s.policy, s.max_num_seqs, s.chunk, s.replicas, s.users).hash(&mut hash);
+    (engine, s.server.given(), step_time_name(&s.step_time)).hash(&mut hash);
+    let clients: Vec<(&str, u128)> =
+        s.clients().into_iter().map(|(name, time)| (name, time.attoseconds())).collect();
+    let cuts: Vec<(&str, String)> =
+        s.left_out().into_iter().map(|(name, cut)| (name, cut.to_string())).collect();
+    (clients, cuts, s.slo.to_string(), s.router.to_string()).hash(&mut hash);
+    let pools = s.pools.map(|p| (p.prefill, p.decode, p.transfer.to_string()));
+    (pools, s.think.to_string(), s.rate_scale.factor().to_bits()).hash(&mut hash);
+    hash.finish()
 }
 
 /// Whether two settings run alike, whatever they are called.
-pub(super) fn same(a: &Setting, b: &Setting) -> bool {
-    // Most settings of a sweep differ in one of these, which are compared at once.
-    let first = |s: &Setting| (s.max_num_seqs, s.chunk, s.rate_scale, s.replicas, s.users);
-    first(a) == first(b) && differences(a, b).iter().all(|differ| !differ)
+fn same(a: &Setting, b: &Setting) -> bool {
+    a.workload == b.workload && differences(a, b).iter().all(|differ| !differ)
 }
 
-/// In which of their parts two settings differ.
+/// In which of their parts two settings of the same requests differ.
 fn differences(a: &Setting, b: &Setting) -> [bool; 16] {
     /// In whichever order they were given.
     fn options(engine: &EngineOptions) -> (Vec<&(&'static str, String)>, &[String]) {

@@ -48,8 +48,8 @@ pub fn check(arguments: &Arguments) -> Result<()> {
         ),
         (arguments.trace_out.is_some(), "--trace-out", "needs the steps of the run"),
         (arguments.series.is_some(), "--series", "needs the steps of the run"),
-        (arguments.warm_up.is_some(), "--warm-up", MEASURED),
-        (arguments.cool_down.is_some(), "--cool-down", MEASURED),
+        (!arguments.warm_up.is_empty(), "--warm-up", MEASURED),
+        (!arguments.cool_down.is_empty(), "--cool-down", MEASURED),
     ];
     match refusals.into_iter().find(|(given, ..)| *given) {
         Some((_, option, why)) => bail!("--sketch: keeps no request, and {option} {why}"),
@@ -58,8 +58,9 @@ pub fn check(arguments: &Arguments) -> Result<()> {
 }
 
 /// A bar over the requests of all settings, on a terminal.
-pub fn progress(requests: u64, settings: usize) -> ProgressBar {
-    let bar = ProgressBar::new(requests.saturating_mul(settings as u64));
+pub fn progress(settings: &[Setting]) -> ProgressBar {
+    let requests = settings.iter().map(|s| s.drawn.as_ref().map_or(0, |drawn| drawn.spec.requests));
+    let bar = ProgressBar::new(requests.fold(0, u64::saturating_add));
     match ProgressStyle::with_template("{wide_bar} {pos}/{len} requests {eta}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
@@ -73,7 +74,7 @@ pub fn simulate(
     setting: Setting,
     bar: &ProgressBar,
 ) -> Result<Simulated> {
-    let Some(spec) = &source.drawn else {
+    let Some(spec) = source.of(&setting)?.spec() else {
         bail!("--sketch: the requests are not drawn from a seed");
     };
     if setting.users.is_some() {
