@@ -34,7 +34,7 @@ use metrics_core::validity::{Finding, Verdict};
 use sched_sim::ledger::{Ledger, Steps};
 use sched_sim::server::Rejection;
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::workload::ClosedLoop;
+use sched_sim::workload::{ClosedLoop, Generated, WorkloadSpec};
 use sched_sim::{
     AdmissionRule, BatchHistory, InterTokenLatency, Observer, OfferedLoad, RateScale,
     RequestDetail, RunEnd, RunResult, RunStatistics, SimError, StepTime, Ticks, TokenBucket,
@@ -80,7 +80,9 @@ Examples:
   goodput sim --rate 14/s --seeds 10
   goodput sim --rate 14/s --warm-up 60s --cool-down 200
   goodput sim --rate 14/s --max-num-seqs 64 --chunk 256 --requests 100k --sketch
-  goodput sim --turns geometric:mean=4,max=20 --think exponential:mean=10s --policy vllm-v1
+  goodput sim --turns geometric:mean=4,max=20 --think exponential:mean=10s --think-after answer \\
+      --policy vllm-v1
+  goodput sim --users 20,40,80 --think 5s --timeout 10s --cancel 5%,exponential:mean=4s
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 512 --slo 'ttft<2s,tpot<100ms' \\
       --step-time base=8ms,prefill=60us/token,decode=100us/request,context=150ns/token
   goodput sim --trace azure.csv --max-num-seqs 64 --chunk 256,512 --rate-scale 1,3/2,2
@@ -184,13 +186,13 @@ pub struct Arguments {
     router: Vec<String>,
     /// So many users in place of a rate, each of whom waits for the answer and thinks for --think.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    #[arg(conflicts_with_all = ["trace", "rate", "arrivals", "turns", "rate_scale", "seeds"])]
+    #[arg(conflicts_with_all = ["trace", "rate", "arrivals", "rate_scale"])]
     users: Vec<String>,
     /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
     /// to the first setting on the same requests, or on those of the same random streams where lists
     /// draw others.
     #[arg(long, value_name = "N", value_parser = served::count_from(2, 10_000))]
-    #[arg(conflicts_with_all = ["trace", "requests_out"])]
+    #[arg(conflicts_with = "requests_out")]
     seeds: Option<u64>,
     /// KV bytes of one token, for the KV figures in bytes and for --kv-memory.
     #[arg(long, value_name = "BYTES", value_parser = served::count_from(1, MOST_KV_BYTES))]
@@ -415,6 +417,8 @@ struct Source {
     /// The requests of all settings; at least one.
     requests: Vec<Requests>,
     notes: Vec<Note>,
+    /// Whether anything is drawn from a seed.
+    draws: bool,
 }
 
 impl Source {
@@ -423,9 +427,9 @@ impl Source {
         self.requests.get(setting.workload).ok_or_else(|| anyhow!("a setting without requests"))
     }
 
-    /// The seed that requests are drawn from, if they are drawn.
+    /// The seed that anything is drawn from, if anything is.
     fn seed(&self) -> Option<u64> {
-        self.requests.iter().find_map(Requests::spec).map(|spec| spec.seed)
+        self.requests.first().filter(|_| self.draws).map(Requests::seed)
     }
 
     /// Says for which of these settings requests are kept.
@@ -674,32 +678,9 @@ fn simulated(
     booked: bool,
 ) -> Result<Simulated> {
     let requests = source.of(&setting)?;
-    let seed = requests.spec().map_or(1, |spec| spec.seed);
-    if let Some(users) = setting.users {
-        let Some(spec) = requests.spec() else {
-            bail!("--users: the requests are not drawn from a seed");
-        };
-        if spec.sessions.is_some() {
-            bail!("--users: draw requests that stand alone, and the scenario has sessions");
-        }
-        let closed = ClosedLoop {
-            users,
-            think: setting.think,
-            requests: spec.requests,
-            lengths: spec.lengths.clone(),
-            system_prompts: spec.system_prompts,
-            sessions: None,
-            cancellations: spec.cancellations,
-            seed: spec.seed,
-        };
-        return run_setting(
-            arguments,
-            &Arriving::Users(Box::new(closed)),
-            setting,
-            booked,
-            seed,
-            None,
-        );
+    let seed = requests.seed();
+    if let Some(waiting) = waiting(requests, &setting)? {
+        return run_setting(arguments, Arriving::Waiting(waiting), setting, booked, seed, None);
     }
     let known = Some(&*requests.saturation);
     let workload = requests.workload()?;
@@ -710,16 +691,39 @@ fn simulated(
         scaled = workload.scale_rate(setting.rate_scale)?;
         Arriving::Open(&scaled)
     };
-    let ran = run_setting(arguments, &open, setting, booked, seed, known);
+    let ran = run_setting(arguments, open, setting, booked, seed, known);
     requests.done();
     ran
+}
+
+/// The requests of clients who wait for answers, if they do: users, or turns of sessions.
+fn waiting(requests: &Requests, setting: &Setting) -> Result<Option<Generated>> {
+    let spec = requests.spec();
+    let Some(users) = setting.users else {
+        let spec = spec.filter(|spec| spec.waits_for_answers());
+        return Ok(spec.map(WorkloadSpec::feedback).transpose()?);
+    };
+    let Some(spec) = spec else {
+        bail!("--users: the requests are not drawn from a seed");
+    };
+    let closed = ClosedLoop {
+        users,
+        think: setting.think,
+        requests: spec.requests,
+        lengths: spec.lengths.clone(),
+        system_prompts: spec.system_prompts,
+        sessions: spec.sessions.clone(),
+        cancellations: spec.cancellations,
+        seed: spec.seed,
+    };
+    Ok(Some(closed.arrivals()?))
 }
 
 /// Runs what arrives under one setting; `seed`: of routers that draw, `known`: what a server can
 /// complete of the same requests, whenever they arrive.
 fn run_setting(
     arguments: &Arguments,
-    arriving: &Arriving<'_>,
+    arriving: Arriving<'_>,
     setting: Setting,
     booked: bool,
     seed: u64,
@@ -735,6 +739,7 @@ fn run_setting(
     let mut both = (&mut gaps, &mut watch);
     let observer: &mut dyn Observer = if watched { &mut both } else { both.0 };
     let driven;
+    let waits = matches!(arriving, Arriving::Waiting(_));
     let (result, (load, pool_loads)) = match arriving {
         Arriving::Open(workload) => {
             // First, as the run then has its memory.
@@ -742,11 +747,8 @@ fn run_setting(
             let timeout = setting.timeout;
             (served::run_open(&mut *server, workload, timeout, observer)?, loads)
         }
-        Arriving::Users(users) => {
-            if setting.timeout.is_some() {
-                bail!("--timeout: is for an open loop, --users wait for their answers");
-            }
-            driven = served::run_users(&mut *server, users, observer)?;
+        Arriving::Waiting(clients) => {
+            driven = served::run_waiting(&mut *server, clients, setting.timeout, observer)?;
             arrives(&setting, &server.statistics(), driven.workload().requests().first())?;
             let result = driven.result(&*server, server.statistics().kv.is_some());
             let loads = loads(&maker, result.workload(), known)?;
@@ -757,7 +759,7 @@ fn run_setting(
     arrives(&setting, result.statistics(), workload.requests().first())?;
     remarks.extend(without_effect(&setting, workload));
     remarks.extend(remarks::ignored_prefixes(&setting, workload));
-    remarks.extend(remarks::quoted_too_early(&result));
+    remarks.extend(remarks::quoted_too_early(&result, waits));
     remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     // Only a window goes back to them.

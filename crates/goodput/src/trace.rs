@@ -47,7 +47,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         scenario: Option<PathBuf>,
         #[command(flatten)]
-        generate: GeneratorArguments,
+        generate: Box<GeneratorArguments>,
     },
 }
 

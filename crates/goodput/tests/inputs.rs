@@ -75,9 +75,12 @@ fn what_a_policy_does_not_follow_is_left_out_and_said() {
 fn users_of_a_scenario_refuse_flags_of_an_open_loop() {
     let dir = scenario("max_num_seqs = 64\nchunk = 128\nusers = 3\n");
     let mut said = String::new();
-    for flags in
-        ["--rate 50/s", "--arrivals deterministic", "--rate-scale 2", "--turns 3 --think 1s"]
-    {
+    for flags in [
+        "--rate 50/s",
+        "--arrivals deterministic",
+        "--rate-scale 2",
+        "--turns 3 --think 1s --think-after answer",
+    ] {
         said.push_str(&sim_in(dir.path(), &format!("--scenario s.toml {flags}")));
     }
     insta::assert_snapshot!("users_refuse", said);

@@ -190,6 +190,18 @@ fn a_row_is_the_run_of_its_own() {
         ("--rate 20/s --max-num-seqs 8", "--requests", "50 120"),
         (base, "--step-time", "base=9ms llama-3.1-8b-h100-sxm base=5ms,prefill=20us/token"),
         (base, "--timeout", "1s 5s"),
+        (base, "--cancel", "10%,exponential:mean=1s 100%,2s 0.3,uniform:1s,3s"),
+        (
+            "--rate 4/s --requests 90 --max-num-seqs 8 --turns 3 --think 1s",
+            "--think-after",
+            "arrival answer",
+        ),
+        (
+            "--users 4 --requests 90 --max-num-seqs 2 --turns uniform:1,4",
+            "--think",
+            "100ms exponential:mean=1s",
+        ),
+        ("--users 4 --requests 90 --max-num-seqs 2", "--timeout", "1s 3s"),
         (base, "--until", "2s 100s"),
         (base, "--warm-up", "20 1s"),
         (base, "--cool-down", "20 1s"),
@@ -238,6 +250,7 @@ fn lists_work_with_seeds_and_sketches() {
     for (common, flag, values) in [
         (format!("{common} --seeds 3"), "--rate", "5/s 20/s"),
         (format!("{common} --seeds 3 --rate 9/s"), "--input-tokens", "100 uniform:1,900"),
+        (format!("{common} --seeds 3 --users 5"), "--think", "1s 2s"),
         (format!("{common} --sketch"), "--rate", "5/s 20/s"),
         (format!("{common} --sketch --rate 9/s"), "--timeout", "1s 3s"),
         ("--policy vllm-v1 --requests 60".to_owned(), "--rate", "5/s 20/s"),
@@ -251,7 +264,7 @@ fn lists_work_with_seeds_and_sketches() {
     let csv = sim(&format!("{common} --seeds 3 --rate 5/s,20/s --format csv"));
     let first = csv.lines().next().unwrap();
     assert!(
-        first.starts_with("system_prompts,turns,input_tokens,output_tokens,requests,"),
+        first.starts_with("system_prompts,turns,think_after,input_tokens,output_tokens,requests,"),
         "{csv}"
     );
     assert!(first.contains(",arrivals,rate_per_s,variant,policy,"), "{first}");

@@ -187,7 +187,8 @@ pub enum SimError {
     },
     /// Turns whose arrivals depend on answers, where no server gives any.
     #[error(
-        "turns that wait for answers are known when a server has answered, and not before the run"
+        "turns that wait for answers (think_after answer) are known when a server has answered, and not \
+         before the run"
     )]
     WaitsForAnswers,
     /// A cancellation of a request that the workload does not have.

@@ -304,9 +304,11 @@ enum Measured {
     RanOut,
 }
 
-/// The requests of a workload.
+/// The requests of a workload, whose clients all stay: who goes away while everybody waits is no
+/// measure of what can be served.
 fn jobs(workload: &Workload) -> impl Iterator<Item = Job> {
-    workload.requests().iter().enumerate().map(|(position, r)| Job::of(position, r))
+    let jobs = workload.requests().iter().enumerate();
+    jobs.map(|(position, r)| Job { cancel_at: None, ..Job::of(position, r) })
 }
 
 /// So many requests end before the run is looked at again, which keeps them in the cache.

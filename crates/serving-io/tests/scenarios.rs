@@ -187,6 +187,21 @@ fn fault(old: &str, new: &str) -> String {
     error
 }
 
+/// Users hold conversations and stop waiting; what says how clients go on is checked where it stands.
+#[test]
+fn clients_of_a_scenario_may_talk_and_leave() {
+    let sessions = "seed = 7\nturns = \"3\"\nthink = \"1s\"";
+    let users = SOUND.replace("seed = 7", sessions);
+    let users =
+        users.replace("chunk = 128", "chunk = 128\nusers = 3\nthink = \"5s\"\ntimeout = \"9s\"");
+    let users = &Scenario::parse("s.toml", &users).unwrap().variants[0];
+    assert_eq!((users.users, users.timeout), (Some(3), Some("9s".parse().unwrap())));
+    assert_snapshot!(fault("seed = 7", &format!("{sessions}\nthink_after = \"token\"")), @"s.toml, line 12, `think_after`: start of a think time `token`: expected `arrival` or `answer`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\nthink_after = \"answer\""), @"s.toml, line 10, `think_after`: `think_after` is for `turns` and `think`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"5s\""), @"s.toml, line 10, `cancel`: cancellations `5s`: expected a share of the clients and how long after their arrival they go away, such as `10%,exponential:mean=5s`");
+    assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"50%,uniform:5s,2s\""), @"s.toml, line 10, `cancel`: cancel.after.max must be at least min, 5s, got 2s");
+}
+
 #[test]
 fn faults_of_a_scenario_name_line_and_key() {
     assert_snapshot!(fault("schema_version = 1", "schema_version = 2"), @"s.toml, line 1, `schema_version`: found 2, expected 1");
@@ -250,16 +265,6 @@ fn faults_of_a_scenario_name_line_and_key() {
         let error = fault("chunk = 128", &format!("chunk = 128\n{keys}"));
         assert!(error.contains(said), "{error}");
     }
-    let sessions = "seed = 7\nturns = \"3\"\nthink = \"1s\"";
-    let users = SOUND.replace("seed = 7", sessions);
-    let users =
-        users.replace("chunk = 128", "chunk = 128\nusers = 3\nthink = \"5s\"\ntimeout = \"9s\"");
-    let users = &Scenario::parse("s.toml", &users).unwrap().variants[0];
-    assert_eq!((users.users, users.timeout), (Some(3), Some("9s".parse().unwrap())));
-    assert_snapshot!(fault("seed = 7", &format!("{sessions}\nthink_after = \"token\"")), @"s.toml, line 12, `think_after`: start of a think time `token`: expected `arrival` or `answer`");
-    assert_snapshot!(fault("seed = 7", "seed = 7\nthink_after = \"answer\""), @"s.toml, line 10, `think_after`: `think_after` is for `turns` and `think`");
-    assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"5s\""), @"s.toml, line 10, `cancel`: cancellations `5s`: expected a share of the clients and how long after their arrival they go away, such as `10%,exponential:mean=5s`");
-    assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"50%,uniform:5s,2s\""), @"s.toml, line 10, `cancel`: cancel.after.max must be at least min, 5s, got 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nslo = \"ttft<2\""), @"s.toml, line 16, `slo`: SLO `ttft<2`: a number needs a unit, write 2ms or 2s");
     assert_snapshot!(fault("chunk = 128", "chunk = 128\nrate_scale = \"0\""), @"s.toml, line 16, `rate_scale`: rate scale `0`: expected a factor above 0 with at most 9 digits, such as `2`, `0.25` or `1/3`");
     assert_snapshot!(fault("base=8ms", "base=8"), @"s.toml, line 16, `step_time`: step time `base=8`: expected a number with one of the units s, ms, us, ns, ps, fs, as: `8ms`");

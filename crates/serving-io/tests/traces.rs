@@ -496,7 +496,7 @@ fn what_is_no_priority_is_refused() {
 fn clients_who_go_away_are_read_in_any_unit() {
     let after = |text: &str| -> Vec<String> {
         let of = |r: &sched_sim::WorkloadRequest| {
-            r.cancel_after().map_or("-".to_owned(), |t| t.compact().to_string())
+            r.cancel_after().map_or("-".to_owned(), Ticks::compact)
         };
         trace(text).workload.requests().iter().map(of).collect()
     };

@@ -117,8 +117,7 @@ const WARM_UP: usize = 10;
 impl Search<'_> {
     /// Whether every run is the same.
     fn is_single(&self) -> bool {
-        let drawing = matches!(self.router, RouterKind::Random | RouterKind::PowerOfTwo);
-        matches!(self.requests, Requests::Trace(_)) && !drawing
+        matches!(self.requests, Requests::Trace(_)) && !self.router.draws()
     }
 
     /// Steps that take f times as long are arrivals, think times and limits that are f times as

@@ -86,7 +86,8 @@ pub(super) const fn conservation(statistics: &RunStatistics) -> Conservation {
         running: statistics.running,
         queued: statistics.queued,
         dropped: statistics.rejected,
-        timed_out: statistics.cancelled + statistics.timed_out,
+        timed_out: statistics.timed_out,
+        cancelled: statistics.cancelled,
     }
 }
 

@@ -159,6 +159,7 @@ fn shared(s: &Setting) -> Vec<(&'static str, String)> {
         ),
         ("router", s.router.to_string()),
         ("users", s.users.map(|n| n.to_string()).unwrap_or_default()),
+        ("think", s.users.map(|_| s.think.to_string()).unwrap_or_default()),
         ("slo", s.slo.to_string()),
         ("step_time", format!("{:?}", s.step_time)),
     ];

@@ -7,7 +7,8 @@ use metrics_core::grammar;
 use metrics_core::units::Quantity;
 use sched_sim::Ticks;
 use sched_sim::workload::{
-    ArrivalLaw, Delay, LengthLaw, Lengths, Sessions, SystemPrompts, ThinkAfter, WorkloadSpec,
+    ArrivalLaw, Cancellations, Delay, LengthLaw, Lengths, Sessions, SystemPrompts, ThinkAfter,
+    WorkloadSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -45,12 +46,20 @@ pub struct GeneratorArguments {
     /// Turns of a session, each of which begins with all that was said: 3 or geometric:mean=4,max=50.
     #[arg(long, value_name = "LAW", requires = "think")]
     turns: Vec<String>,
-    /// From the arrival of a turn to that of the next, or from an answer to the next request of one
-    /// of --users: 5s, exponential:mean=10s, uniform:1s,5s or
-    /// lognormal:median=10s,sigma=1.
+    /// How long a client thinks before its next turn, or one of --users before the next request:
+    /// 5s, exponential:mean=10s, uniform:1s,5s or lognormal:median=10s,sigma=1.
     #[arg(long, value_name = "LAW")]
     think: Vec<String>,
-    /// Seed of all random streams.
+    /// From when a turn's --think counts: from the arrival of the turn before, so that all arrivals
+    /// are known beforehand, or from its answer, as a client does who reads it [default: arrival].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    think_after: Vec<String>,
+    /// Clients who go away before their last token: which share of them, and how long after their
+    /// arrival, such as 10%,exponential:mean=5s. For a trace too, whose requests may say it
+    /// themselves.
+    #[arg(long, value_name = "SHARE,LAW")]
+    cancel: Vec<String>,
+    /// Seed of all random streams; of a trace, of --cancel and of routers that draw.
     #[arg(long, value_name = "NUMBER", value_parser = super::served::seed)]
     pub seed: Option<u64>,
 }
@@ -60,6 +69,7 @@ pub fn takes_one(option: clap::Arg) -> clap::Arg {
     match option.get_id().as_str() {
         "requests" => option.value_name("N"),
         "rate" => option.value_name("RATE"),
+        "think_after" => option.value_name("arrival"),
         _ => option,
     }
 }
@@ -102,7 +112,7 @@ fn put<T>(
 
 impl GeneratorArguments {
     /// Name and number of values of each flag but the seed, in the order of the flags.
-    fn counts(&self) -> [(&'static str, usize); 9] {
+    fn counts(&self) -> [(&'static str, usize); 11] {
         [
             ("--requests", self.requests.len()),
             ("--rate", self.rate.len()),
@@ -113,6 +123,8 @@ impl GeneratorArguments {
             ("--system-prompts", self.system_prompts.len()),
             ("--turns", self.turns.len()),
             ("--think", self.think.len()),
+            ("--think-after", self.think_after.len()),
+            ("--cancel", self.cancel.len()),
         ]
     }
 
@@ -123,9 +135,34 @@ impl GeneratorArguments {
         flags.chain([seed]).find(|(_, n)| 0 < *n).map(|(name, _)| name)
     }
 
+    /// A flag that says nothing of requests that are there, if one was given.
+    pub fn of_drawn(&self) -> Option<&'static str> {
+        let flags = self.counts().into_iter();
+        let flags = flags.filter(|(name, _)| !["--think", "--cancel"].contains(name));
+        flags.into_iter().find(|(_, n)| 0 < *n).map(|(name, _)| name)
+    }
+
+    /// How clients go away.
+    pub fn cancellations(&self) -> Result<Vec<Cancellations>> {
+        let laws = unique(parsed("--cancel", &self.cancel, str::parse::<Cancellations>)?);
+        laws.iter()
+            .try_for_each(|law| law.check("cancel").map_err(|e| anyhow!("--cancel: {e}")))?;
+        Ok(laws)
+    }
+
+    /// Whether it was said from when think times count.
+    pub fn has_think_after(&self) -> bool {
+        !self.think_after.is_empty()
+    }
+
+    /// Whether turns were given.
+    pub fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
     /// A flag of how requests arrive by themselves, if one was given.
     pub fn of_arrivals(&self) -> Option<&'static str> {
-        let alone = ["--rate", "--arrivals", "--turns"];
+        let alone = ["--rate", "--arrivals"];
         let flags = self.counts().into_iter().filter(|(name, _)| alone.contains(name));
         flags.into_iter().find(|(_, n)| 0 < *n).map(|(name, _)| name)
     }
@@ -185,6 +222,11 @@ impl GeneratorArguments {
         let system = unique(parsed("--system-prompts", &self.system_prompts, read)?);
         let turns = laws("--turns", &self.turns)?;
         own.spec.seed = self.seed.unwrap_or(own.spec.seed);
+        let afters = unique(parsed("--think-after", &self.think_after, str::parse::<ThinkAfter>)?);
+        if !afters.is_empty() && turns.is_empty() && own.spec.sessions.is_none() {
+            bail!("--think-after: is for sessions, add --turns and --think");
+        }
+        let cancellations = self.cancellations()?;
 
         // What changes most from row to row comes last: a curve over the rate.
         let mut all = put("--system-prompts", vec![own], &system, |drawn, system| {
@@ -194,8 +236,8 @@ impl GeneratorArguments {
             let thinks = self.thinks()?;
             all = put("--turns", all, &turns, |drawn, (turns, file)| {
                 let think = Delay::Constant(Ticks::ZERO);
-                drawn.spec.sessions =
-                    Some(Sessions { turns: turns.clone(), think, after: ThinkAfter::Arrival });
+                let after = drawn.spec.sessions.as_ref().map(|s| s.after).unwrap_or_default();
+                drawn.spec.sessions = Some(Sessions { turns: turns.clone(), think, after });
                 drawn.files[2].clone_from(file);
             })?;
             all = put("--think", all, &thinks, |drawn, think| {
@@ -204,6 +246,11 @@ impl GeneratorArguments {
                 }
             })?;
         }
+        all = put("--think-after", all, &afters, |drawn, after| {
+            if let Some(sessions) = &mut drawn.spec.sessions {
+                sessions.after = *after;
+            }
+        })?;
         for (i, flag, laws) in [(0, "--input-tokens", &inputs), (1, "--output-tokens", &outputs)] {
             all = put(flag, all, laws, |drawn, (law, file)| {
                 if let Lengths::Independent { input, output } = &mut drawn.spec.lengths {
@@ -212,6 +259,9 @@ impl GeneratorArguments {
                 }
             })?;
         }
+        all = put("--cancel", all, &cancellations, |drawn, law| {
+            drawn.spec.cancellations = Some(*law);
+        })?;
         all = put("--requests", all, &requests, |drawn, n| drawn.spec.requests = *n)?;
         all = put("--arrivals", all, &arrivals, |drawn, law| drawn.spec.arrivals = *law)?;
         all = put("--rate", all, &rates, |drawn, rate| drawn.spec.rate_per_s = *rate)?;
@@ -243,7 +293,7 @@ impl Drawn {
 
     /// Name and value of all of it, in the words of the flags and in the order of rows; empty what
     /// there is not.
-    pub(super) fn cells(&self) -> [(&'static str, String); 8] {
+    pub(super) fn cells(&self) -> [(&'static str, String); 9] {
         let spec = &self.spec;
         let sessions = spec.sessions.as_ref();
         let [input, output] = self.lengths();
@@ -251,6 +301,7 @@ impl Drawn {
             ("system_prompts", spec.system_prompts.map(|s| s.to_string()).unwrap_or_default()),
             ("turns", sessions.map(|s| self.law(2, &s.turns)).unwrap_or_default()),
             ("think", sessions.map(|s| s.think.to_string()).unwrap_or_default()),
+            ("think_after", sessions.map(|s| s.after.to_string()).unwrap_or_default()),
             ("input_tokens", input),
             ("output_tokens", output),
             ("requests", spec.requests.to_string()),
@@ -268,16 +319,22 @@ impl Drawn {
                 "rate" => ("rate_per_s", json!(self.spec.rate_per_s)),
                 _ => (name, json!((!text.is_empty()).then_some(text))),
             };
-            let arrives = ["rate", "arrivals"].contains(&name);
-            map.insert(key.to_owned(), if arrives && users { Value::Null } else { value });
+            let is_none = users && !is_of_users(name);
+            map.insert(key.to_owned(), if is_none { Value::Null } else { value });
         }
         Value::Object(map)
     }
 }
 
+/// Whether a part of what is drawn says anything of users, who have no rate, and wait for answers.
+pub(super) fn is_of_users(name: &str) -> bool {
+    !["rate", "arrivals", "think_after"].contains(&name)
+}
+
 /// What is drawn, in words: arrivals, lengths, and what else there is.
 pub fn described(spec: &WorkloadSpec) -> String {
-    said_of(spec, format!("{}/s {}", spec.rate_per_s, spec.arrivals), |_| true)
+    let after = spec.sessions.as_ref().map(|s| s.after).unwrap_or_default();
+    said_of(spec, format!("{}/s {}", spec.rate_per_s, spec.arrivals), Some(after), |_| true)
 }
 
 /// What is drawn for these settings, as far as they share it; users have no rate, and ask when they
@@ -285,7 +342,7 @@ pub fn described(spec: &WorkloadSpec) -> String {
 pub(super) fn drawn_for(settings: &[&Setting]) -> Option<String> {
     let first = settings.first()?.drawn.as_deref()?;
     let cells = first.cells();
-    let mut shared = [true; 8];
+    let mut shared = [true; 9];
     for drawn in settings.iter().filter_map(|s| s.drawn.as_deref()) {
         if !std::ptr::eq(drawn, first) {
             let others = drawn.cells();
@@ -306,12 +363,24 @@ pub(super) fn drawn_for(settings: &[&Setting]) -> Option<String> {
         (true, true) => format!("{arrivals}, or when users ask"),
         (false, _) => arrivals,
     };
-    let said = said_of(spec, arrivals, is_shared);
+    // Users wait for their answers in any case.
+    let after = match (users.contains(&true), users.contains(&false)) {
+        (true, false) => Some(ThinkAfter::Answer),
+        (false, _) if is_shared("think_after") => spec.sessions.as_ref().map(|s| s.after),
+        _ => None,
+    };
+    let said = said_of(spec, arrivals, after, is_shared);
     (!said.is_empty()).then_some(said)
 }
 
-/// What is drawn, as far as it is `shared`, with arrivals in these words.
-fn said_of(spec: &WorkloadSpec, arrivals: String, shared: impl Fn(&str) -> bool) -> String {
+/// What is drawn, as far as it is `shared`, with arrivals in these words, and from when think times
+/// count.
+fn said_of(
+    spec: &WorkloadSpec,
+    arrivals: String,
+    after: Option<ThinkAfter>,
+    shared: impl Fn(&str) -> bool,
+) -> String {
     let mut parts = vec![arrivals];
     match &spec.lengths {
         Lengths::Independent { input, output } => {
@@ -324,14 +393,18 @@ fn said_of(spec: &WorkloadSpec, arrivals: String, shared: impl Fn(&str) -> bool)
         parts.push(format!("system prompts {system}"));
     }
     if let Some(s) = &spec.sessions {
-        parts.extend(match (shared("turns"), shared("think")) {
-            (true, true) => {
-                Some(format!("sessions of turns {}, think {} after an arrival", s.turns, s.think))
-            }
-            (true, false) => Some(format!("sessions of turns {}", s.turns)),
-            (false, true) => Some(format!("sessions, think {} after an arrival", s.think)),
-            (false, false) => Some("sessions".to_owned()),
-        });
+        let mut said = "sessions".to_owned();
+        if shared("turns") {
+            said.push_str(&format!(" of turns {}", s.turns));
+        }
+        if shared("think") {
+            said.push_str(&format!(", think {}", s.think));
+        }
+        if let Some(after) = after {
+            let lead = if shared("think") { " " } else { ", think times " };
+            said.push_str(&format!("{lead}after an {after}"));
+        }
+        parts.push(said);
     }
     parts.retain(|part| !part.is_empty());
     parts.join("; ")

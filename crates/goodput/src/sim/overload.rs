@@ -15,6 +15,8 @@ pub enum Overload {
         refused: u64,
         /// Requests whose client stopped waiting.
         timed_out: u64,
+        /// Requests whose client went away.
+        cancelled: u64,
         /// Requests that arrived.
         of: u64,
     },
@@ -37,11 +39,13 @@ impl Overload {
         // A limit that refused somebody was reached, and so did not let the queue grow further.
         let by_limits = s.refused.queue_full + s.refused.queue_tokens + s.refused.admission_rule;
         let refused = by_limits + s.refused.token_bucket;
-        // A bucket bounds what is let in, which may still be too much.
-        let let_in = relative * (1.0 - refused as f64 / s.injected.max(1) as f64);
-        let bounded = 0 < by_limits + s.timed_out || (0 < refused && let_in < 1.0);
+        // A bucket bounds what is let in, which may still be too much, and so may who stays.
+        let not_served = refused + s.cancelled;
+        let let_in = relative * (1.0 - not_served as f64 / s.injected.max(1) as f64);
+        let bounded = 0 < by_limits + s.timed_out || (0 < not_served && let_in < 1.0);
         Some(if bounded {
-            Self::Bounded { refused, timed_out: s.timed_out, of: s.injected }
+            let (timed_out, cancelled) = (s.timed_out, s.cancelled);
+            Self::Bounded { refused, timed_out, cancelled, of: s.injected }
         } else {
             Self::Growing(relative)
         })
@@ -56,8 +60,9 @@ impl Overload {
     pub fn says(&self) -> String {
         match *self {
             Self::Growing(_) => "OVERLOADED: not a steady state, the queue grows as long as requests arrive and every latency depends on the length of the run".to_owned(),
-            Self::Bounded { refused, timed_out, of } => {
-                let parts: Vec<String> = [(refused, "refused"), (timed_out, "timed out")]
+            Self::Bounded { refused, timed_out, cancelled, of } => {
+                let all = [(refused, "refused"), (timed_out, "timed out"), (cancelled, "cancelled")];
+                let parts: Vec<String> = all
                     .iter()
                     .filter(|(n, _)| 0 < *n)
                     .map(|(n, what)| format!("{n} {what}"))

@@ -1,11 +1,11 @@
 //! What arrives and under which settings: a trace or a scenario, and the lists of the command line.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use sched_sim::fleet::RouterKind;
-use sched_sim::{DecodeFirst, Policy};
+use sched_sim::workload::WorkloadSpec;
+use sched_sim::{DecodeFirst, Policy, RateScale, Workload};
 use serving_io::engine::EngineOptions;
 use serving_io::policy::{
     POLICIES, VLLM_V1, caches_prefixes, in_words, may_swap, takes_batched_tokens, takes_chunk,
@@ -17,14 +17,13 @@ use super::lists::{Lists, at_most, each, or_own, with};
 use super::requests::Requests;
 use super::setting::{Settings, with_names};
 use super::{Arguments, Setting, Source, pools};
-use crate::trace::Part;
 
 /// Refuses flags of a trace without one, and flags of drawn requests beside one.
 fn for_their_source(arguments: &Arguments) -> Result<()> {
     if let (None, Some(flag)) = (&arguments.trace, arguments.part.given()) {
         bail!("{flag}: is for a trace, add --trace FILE");
     }
-    if let (Some(flag), Some(path)) = (arguments.generate.given(), &arguments.trace) {
+    if let (Some(flag), Some(path)) = (arguments.generate.of_drawn(), &arguments.trace) {
         bail!("{flag}: the requests of {} are not drawn from a seed", path.display());
     }
     Ok(())
@@ -33,7 +32,7 @@ fn for_their_source(arguments: &Arguments) -> Result<()> {
 /// What arrives, and the settings that flags vary.
 fn bases(arguments: &Arguments, output: Option<&Path>) -> Result<(Source, Vec<Setting>)> {
     if let Some(path) = &arguments.trace {
-        return Ok((traced(path, &arguments.part)?, vec![Setting::of_a_trace()?]));
+        return Ok((traced(path, arguments)?, vec![Setting::of_a_trace()?]));
     }
     let scenario = match &arguments.scenario {
         Some(path) => Scenario::read_path(path).map_err(|e| anyhow!("{e}"))?,
@@ -48,7 +47,7 @@ pub(super) fn plan(arguments: &Arguments, output: Option<&Path>) -> Result<(Sour
     let slo = arguments.objectives.set(&[])?;
     let slo = (!slo.is_empty()).then_some(slo);
     for_their_source(arguments)?;
-    let (source, bases) = bases(arguments, output)?;
+    let (mut source, bases) = bases(arguments, output)?;
     let lists = Lists::of(arguments, slo)?;
     let mut settings: Vec<Setting> = Vec::new();
     for base in &bases {
@@ -61,9 +60,22 @@ pub(super) fn plan(arguments: &Arguments, output: Option<&Path>) -> Result<(Sour
     of_open_loops(arguments, &settings)?;
     let mut once = Settings::default();
     let settings = with_fleets(arguments, &lists, settings)?;
-    with_clients(&lists, settings)?.into_iter().for_each(|setting| once.add(setting));
+    let settings = with_clients(&lists, settings, arguments.generate.has_turns())?;
+    for setting in settings {
+        once.add(setting);
+    }
     let settings = with_names(once.into_vec(), bases);
-    let settings = on_all_requests(&source, &settings, arguments.seeds)?;
+    let settings = on_all_requests(&source, &settings, arguments)?;
+    of_answers(&source, &settings)?;
+    source.draws |= settings.iter().any(Setting::draws);
+    let of_a_seed = [("--seed", arguments.generate.seed), ("--seeds", arguments.seeds)];
+    if let (false, Some((flag, _))) = (source.draws, of_a_seed.iter().find(|f| f.1.is_some())) {
+        bail!(
+            "{flag}: nothing is drawn here: the requests are those of {}, and among the others \
+             --cancel and the routers random and power-of-two draw",
+            source.title
+        );
+    }
     Ok((source, settings))
 }
 
@@ -131,23 +143,45 @@ fn of_policy(
 fn on_all_requests(
     source: &Source,
     settings: &[Setting],
-    seeds: Option<u64>,
+    arguments: &Arguments,
 ) -> Result<Vec<Setting>> {
     let (workloads, of_each) = (source.requests.len(), settings.len());
-    let seeds = usize::try_from(seeds.unwrap_or(1)).unwrap_or(usize::MAX);
+    let seeds = usize::try_from(arguments.seeds.unwrap_or(1)).unwrap_or(usize::MAX);
     at_most(workloads.saturating_mul(of_each).saturating_mul(seeds), || {
         let parts = [(workloads, "workload"), (of_each, "setting"), (seeds, "seed")];
         let parts = parts.into_iter().filter(|(n, _)| 1 < *n);
         let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}s")).collect();
         parts.join(" times ")
     })?;
-    let drawn: Vec<Option<Arc<Drawn>>> = source.requests.iter().map(Requests::source).collect();
     let mut all = Vec::with_capacity(workloads * of_each);
-    for (workload, drawn) in drawn.into_iter().enumerate() {
-        let on_it = |s: &Setting| Setting { workload, drawn: drawn.clone(), ..s.clone() };
+    for (workload, requests) in source.requests.iter().enumerate() {
+        let (drawn, cancel) = (requests.source(), requests.cancellations());
+        let sessions = drawn.as_ref().and_then(|drawn| drawn.spec.sessions.as_ref());
+        // Flags have one think time, between turns and between the conversations of a user.
+        let think = sessions.filter(|_| arguments.generate.has_turns()).map(|s| s.think);
+        let on_it = |s: &Setting| Setting {
+            workload,
+            drawn: drawn.clone(),
+            cancel,
+            think: think.filter(|_| s.users.is_some()).unwrap_or(s.think),
+            ..s.clone()
+        };
         all.extend(settings.iter().map(on_it));
     }
     Ok(all)
+}
+
+/// Refuses factors on the rate of requests that wait for answers.
+fn of_answers(source: &Source, settings: &[Setting]) -> Result<()> {
+    let one = RateScale::new(1, 1)?;
+    let waits = |s: &&Setting| {
+        let spec = source.requests.get(s.workload).and_then(Requests::spec);
+        s.users.is_none() && spec.is_some_and(WorkloadSpec::waits_for_answers)
+    };
+    if settings.iter().filter(waits).any(|s| s.rate_scale != one) {
+        bail!("--rate-scale: is for an open loop, and turns wait for answers: give --rate");
+    }
+    Ok(())
 }
 
 /// Refuses options that no setting follows.
@@ -233,6 +267,9 @@ fn of_open_loops(arguments: &Arguments, settings: &[Setting]) -> Result<()> {
         );
     }
     let has_users = !arguments.users.is_empty() || users_of_scenario.is_some();
+    if arguments.generate.has_think_after() && has_users {
+        bail!("--think-after: users wait for their answers in any case");
+    }
     if arguments.generate.only_think() && !has_users {
         bail!("--think: is for --users, or for sessions with --turns");
     }
@@ -273,12 +310,12 @@ fn with_fleets(
     })
 }
 
-/// Every setting with every number of users and think time, time-out, end, and cut.
-fn with_clients(lists: &Lists, settings: Vec<Setting>) -> Result<Vec<Setting>> {
+/// Every setting with every number of users and think time, time-out, end, and cut; with `turns`, think
+/// times come with the sessions.
+fn with_clients(lists: &Lists, settings: Vec<Setting>, turns: bool) -> Result<Vec<Setting>> {
     let all = with("--users", settings, &lists.users, |s, n| s.users = Some(*n))?;
     let all = each("--think", all, |s| {
-        // Turns have think times of their own.
-        let thinks = if s.users.is_some() { lists.thinks.as_slice() } else { &[] };
+        let thinks = if s.users.is_some() && !turns { lists.thinks.as_slice() } else { &[] };
         with("--think", vec![s], thinks, |s, think| s.think = *think)
     })?;
     let all = with("--timeout", all, &lists.timeouts, |s, t| s.timeout = Some(*t))?;
@@ -287,14 +324,22 @@ fn with_clients(lists: &Lists, settings: Vec<Setting>) -> Result<Vec<Setting>> {
     with("--cool-down", all, &lists.cool_downs, |s, cut| s.cuts.cool_down = Some(*cut))
 }
 
+/// Requests that are there, with what flags draw for them.
+fn there(arguments: &Arguments, workload: Workload) -> Result<Vec<Requests>> {
+    let seed = arguments.generate.seed.unwrap_or(1);
+    Ok(Requests::there(workload, &arguments.generate.cancellations()?, seed))
+}
+
 /// The requests of a trace.
-fn traced(path: &Path, part: &Part) -> Result<Source> {
+fn traced(path: &Path, arguments: &Arguments) -> Result<Source> {
+    let part = &arguments.part;
     let file = part.read(path)?;
     let slice = part.slice.as_ref().map(|s| format!(", slice {s}")).unwrap_or_default();
     Ok(Source {
         title: format!("{}: {}{slice}", file.name, file.format.title()),
-        requests: vec![Requests::held(file.workload, None)],
+        requests: there(arguments, file.workload)?,
         notes: file.notes,
+        draws: false,
     })
 }
 
@@ -305,7 +350,7 @@ const MOST_HELD: u64 = 50_000_000;
 /// scenario says; nothing of requests that are not drawn.
 fn drawn(arguments: &Arguments, scenario: &Scenario) -> Result<Vec<Drawn>> {
     let WorkloadSource::Generated(spec) = &scenario.workload else {
-        if let Some(flag) = arguments.generate.given() {
+        if let Some(flag) = arguments.generate.of_drawn() {
             bail!("{flag}: the requests of scenario {} are not drawn from a seed", scenario.name);
         }
         if arguments.sketch {
@@ -331,21 +376,20 @@ fn drawn(arguments: &Arguments, scenario: &Scenario) -> Result<Vec<Drawn>> {
 
 /// The requests and variants of a scenario.
 fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Source, Vec<Setting>)> {
-    let mut drawn = drawn(arguments, &scenario)?;
+    let drawn = drawn(arguments, &scenario)?;
     let (requests, notes) = match drawn.len() {
         0 => {
             let (workload, notes) = scenario.workload.load().map_err(|e| anyhow!("{e}"))?;
-            (vec![Requests::held(workload, None)], notes)
-        }
-        // What is wrong with the only one is said before anything runs.
-        1 if !arguments.sketch => {
-            let drawn = drawn.remove(0);
-            (vec![Requests::held(drawn.spec.generate()?, Some(drawn))], Vec::new())
+            (there(arguments, workload)?, notes)
         }
         _ => (Requests::drawn(drawn), Vec::new()),
     };
-    let source =
-        Source { title: format!("{}: {}", scenario.name, scenario.title.en), requests, notes };
+    if let ([only], false) = (requests.as_slice(), arguments.sketch) {
+        only.check()?;
+    }
+    let draws = requests.iter().any(|r| r.spec().is_some());
+    let title = format!("{}: {}", scenario.name, scenario.title.en);
+    let source = Source { title, requests, notes, draws };
     let settings = scenario
         .variants
         .into_iter()
@@ -356,6 +400,7 @@ fn scenario_settings(arguments: &Arguments, scenario: Scenario) -> Result<(Sourc
             remarks: Vec::new(),
             workload: 0,
             drawn: None,
+            cancel: None,
             policy: v.policy,
             max_num_seqs: v.max_num_seqs,
             chunk: v.chunk,

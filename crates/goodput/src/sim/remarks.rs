@@ -25,8 +25,9 @@ pub(super) fn ignored_prefixes(setting: &Setting, workload: &Workload) -> Option
     ))
 }
 
-/// How many requests come with an answer in their prompt that is not there yet.
-pub(super) fn quoted_too_early(result: &RunResult<'_>) -> Option<String> {
+/// How many requests come with an answer in their prompt that is not there yet; `waiting`: whether
+/// clients wait for their answers, so that it never will be.
+pub(super) fn quoted_too_early(result: &RunResult<'_>, waiting: bool) -> Option<String> {
     let requests = result.workload().requests();
     let contents = requests.iter().map(|r| r.content.as_deref());
     let answers: HashMap<u64, usize> = contents
@@ -44,10 +45,17 @@ pub(super) fn quoted_too_early(result: &RunResult<'_>) -> Option<String> {
     }
     (0 < early).then(|| {
         let share = format::percent(early as f64 / quoting as f64);
+        let quoting = format::things(quoting, "request");
+        if waiting {
+            return format!(
+                "{early} of {quoting} that quote answers quote one in full whose client left before its \
+                 last token ({share})"
+            );
+        }
         format!(
-            "{early} of {} that quote answers arrive before the last token of one of them ({share}): \
-             think times count from arrivals, and a client that waits for answers would ask later",
-            format::things(quoting, "request"),
+            "{early} of {quoting} that quote answers arrive before the last token of one of them ({share}): \
+             think times count from arrivals, and a client that waits for answers (--think-after answer) \
+             would ask later"
         )
     })
 }

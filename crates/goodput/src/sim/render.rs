@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use serving_io::fitted::FittedStepTime;
 use serving_io::scenario::StepTimeSource;
 
+use super::generate::is_of_users;
 use super::{Answer, Overload, Setting, Simulated, explain, generate, pools, served};
 use crate::output::{self, Format};
 use crate::report::{csv, finding_json, json as report_json, text as report_text};
@@ -54,14 +55,13 @@ pub(super) fn requests((least, most): (u64, u64)) -> String {
 /// from, which comes first, as its rows stand together.
 fn settings(s: &Setting, several: bool) -> Vec<(&'static str, String)> {
     let drawn = s.drawn.iter().filter(|_| several).flat_map(|drawn| drawn.cells());
-    // Users have no rate.
-    let no_rate = |name: &str| s.users.is_some() && ["arrivals", "rate"].contains(&name);
-    let drawn = drawn.map(|(name, text)| (name, if no_rate(name) { String::new() } else { text }));
+    let says = |name: &str| s.users.is_none() || is_of_users(name);
+    let drawn = drawn.map(|(name, text)| (name, if says(name) { text } else { String::new() }));
     drawn.chain(settings_of_server(s)).collect()
 }
 
 /// Name, value: what a setting is beside its requests, in the order of the options.
-fn settings_of_server(s: &Setting) -> [(&'static str, String); 17] {
+fn settings_of_server(s: &Setting) -> [(&'static str, String); 18] {
     let time = |of: Option<Ticks>| of.map(Ticks::compact).unwrap_or_default();
     let cut = |of: Option<Cut>| of.map(|cut| cut.to_string()).unwrap_or_default();
     let several = s.replicas > 1 || s.pools.is_some_and(|p| p.prefill.max(p.decode) > 1);
@@ -80,6 +80,7 @@ fn settings_of_server(s: &Setting) -> [(&'static str, String); 17] {
         ("disagg", s.pools.map(|p| p.flag()).unwrap_or_default()),
         ("kv_transfer", s.pools.map(|p| p.transfer.to_string()).unwrap_or_default()),
         ("timeout", time(s.timeout)),
+        ("cancel", s.cancel.map(|law| law.to_string()).unwrap_or_default()),
         ("until", time(s.until)),
         ("warm_up", cut(s.cuts.warm_up)),
         ("cool_down", cut(s.cuts.cool_down)),
@@ -103,8 +104,7 @@ pub(super) fn csv_settings(run: &Simulated, several: bool) -> Vec<(&'static str,
     let mut columns = Vec::new();
     let mut turns_think = String::new();
     for (name, text) in drawn.cells() {
-        let arrives = ["rate", "arrivals"].contains(&name);
-        let text = if arrives && users { String::new() } else { text };
+        let text = if users && !is_of_users(name) { String::new() } else { text };
         match name {
             "think" => turns_think = text,
             "rate" => columns.push(("rate_per_s", text.trim_end_matches("/s").to_owned())),
@@ -138,7 +138,7 @@ pub(super) fn varying(all: &[&Setting]) -> Vec<String> {
         let own: Vec<String> = (0..c.len())
             .filter(|&i| differs[i] && c[i].1 != "-")
             .filter_map(|i| match (c[i].0, c[i].1.as_str()) {
-                (name @ ("timeout" | "until" | "warm_up" | "cool_down"), "") => {
+                (name @ ("timeout" | "cancel" | "until" | "warm_up" | "cool_down"), "") => {
                     Some(format!("no {name}"))
                 }
                 (_, "") => None,
@@ -799,8 +799,11 @@ fn figure(report: Option<&Report>, name: &str, p: usize) -> String {
 /// Name and number of requests that were not served.
 type Lost = (&'static str, fn(&Simulated) -> u64);
 
-const LOST: [Lost; 2] =
-    [("refused", |r| r.statistics.rejected), ("timed out", |r| r.statistics.timed_out)];
+const LOST: [Lost; 3] = [
+    ("refused", |r| r.statistics.rejected),
+    ("cancelled", |r| r.statistics.cancelled),
+    ("timed out", |r| r.statistics.timed_out),
+];
 
 /// One row a setting: what differs between them, then the figures.
 fn table(answer: &Answer) -> (Vec<String>, Vec<Vec<String>>) {
@@ -1115,6 +1118,9 @@ pub(super) fn setting_json(map: &mut Map<String, Value>, run: &Simulated, severa
         map.insert("users".to_owned(), json!(users));
         map.insert("think".to_owned(), json!(setting.think.to_string()));
     }
+    if let Some(law) = setting.cancel {
+        map.insert("cancel".to_owned(), json!(law.to_string()));
+    }
     for (name, time) in setting.clients() {
         map.insert(format!("{name}_s"), json!(time.seconds()));
     }
@@ -1181,7 +1187,12 @@ fn run_json(answer: &Answer, run: &Simulated, several: bool) -> Value {
     map.insert("truncated".to_owned(), json!(run.end.is_truncated()));
     map.insert("overloaded".to_owned(), json!(run.is_overloaded()));
     // With a KV cache they stand there.
-    for (key, n) in [("rejected_requests", s.rejected), ("timed_out_requests", s.timed_out)] {
+    let lost = [
+        ("rejected_requests", s.rejected),
+        ("cancelled_requests", s.cancelled),
+        ("timed_out_requests", s.timed_out),
+    ];
+    for (key, n) in lost {
         if s.kv.is_none() && n > 0 {
             map.insert(key.to_owned(), json!(n));
         }

@@ -3,17 +3,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use sched_sim::Workload;
-use sched_sim::workload::WorkloadSpec;
+use sched_sim::workload::{Cancellations, WorkloadSpec};
 
 use super::generate::Drawn;
 use super::saturation::Saturation;
 
 /// What arrives under some of the settings.
 pub(super) struct Requests {
-    /// What they are drawn from, if they are drawn.
-    drawn: Option<Arc<Drawn>>,
+    from: From,
     held: Mutex<Option<Arc<Workload>>>,
     /// Settings that have still to run on them.
     left: AtomicUsize,
@@ -21,15 +20,30 @@ pub(super) struct Requests {
     pub(super) saturation: Arc<Saturation>,
 }
 
+/// Where requests come from.
+#[derive(Clone)]
+enum From {
+    /// They are drawn.
+    Drawn(Arc<Drawn>),
+    /// They are there, with clients who go away by a law, if there is one, which draws from the seed,
+    /// as some routers do.
+    There { requests: Arc<Workload>, cancel: Option<Cancellations>, seed: u64 },
+}
+
 impl Requests {
-    /// Requests that are there.
-    pub(super) fn held(workload: Workload, drawn: Option<Drawn>) -> Self {
-        Self {
-            drawn: drawn.map(Arc::new),
-            held: Mutex::new(Some(Arc::new(workload))),
-            left: AtomicUsize::new(usize::MAX),
-            saturation: Arc::default(),
-        }
+    fn new(from: From, saturation: Arc<Saturation>) -> Self {
+        Self { from, held: Mutex::default(), left: AtomicUsize::new(usize::MAX), saturation }
+    }
+
+    /// Requests that are there, with clients who go away by each of these laws, if there are any.
+    pub(super) fn there(requests: Workload, laws: &[Cancellations], seed: u64) -> Vec<Self> {
+        let requests = Arc::new(requests);
+        let saturation = Arc::default();
+        let laws = laws.iter().map(|law| Some(*law));
+        let laws = if laws.len() == 0 { vec![None] } else { laws.collect() };
+        let from = |cancel| From::There { requests: Arc::clone(&requests), cancel, seed };
+        let all = laws.into_iter().map(from);
+        all.map(|from| Self::new(from, Arc::clone(&saturation))).collect()
     }
 
     /// Requests that are drawn when they are needed.
@@ -39,34 +53,71 @@ impl Requests {
             let before = requests.last();
             let alike = before.filter(|r| r.spec().is_some_and(|s| same_lengths(s, &drawn.spec)));
             let saturation = alike.map(|r| Arc::clone(&r.saturation)).unwrap_or_default();
-            requests.push(Self {
-                drawn: Some(Arc::new(drawn)),
-                held: Mutex::default(),
-                left: AtomicUsize::new(usize::MAX),
-                saturation,
-            });
+            requests.push(Self::new(From::Drawn(Arc::new(drawn)), saturation));
         }
         requests
     }
 
-    /// The same with another seed; nothing of requests that are not drawn.
+    /// The same with another seed.
     pub(super) fn with_seed(all: &[Self], seed: u64) -> Vec<Self> {
-        let of_seed = |drawn: &Drawn| {
-            let mut drawn = drawn.clone();
-            drawn.spec.seed = seed;
-            drawn
-        };
-        Self::drawn(all.iter().filter_map(|r| r.drawn.as_deref()).map(of_seed).collect())
+        let mut drawn = Vec::new();
+        let mut there = Vec::new();
+        for requests in all {
+            match &requests.from {
+                From::Drawn(of) => {
+                    let mut of = Drawn::clone(of);
+                    of.spec.seed = seed;
+                    drawn.push(of);
+                }
+                From::There { requests: own, cancel, .. } => {
+                    let from = From::There { requests: Arc::clone(own), cancel: *cancel, seed };
+                    there.push(Self::new(from, Arc::clone(&requests.saturation)));
+                }
+            }
+        }
+        // One command has one kind of them.
+        there.extend(Self::drawn(drawn));
+        there
     }
 
     /// What they are drawn from, if they are drawn.
     pub(super) fn spec(&self) -> Option<&WorkloadSpec> {
-        self.drawn.as_ref().map(|drawn| &drawn.spec)
+        match &self.from {
+            From::Drawn(drawn) => Some(&drawn.spec),
+            From::There { .. } => None,
+        }
     }
 
     /// The same for settings, which outlive the requests.
     pub(super) fn source(&self) -> Option<Arc<Drawn>> {
-        self.drawn.clone()
+        match &self.from {
+            From::Drawn(drawn) => Some(Arc::clone(drawn)),
+            From::There { .. } => None,
+        }
+    }
+
+    /// The law by which their clients go away, if there is one.
+    pub(super) fn cancellations(&self) -> Option<Cancellations> {
+        match &self.from {
+            From::Drawn(drawn) => drawn.spec.cancellations,
+            From::There { cancel, .. } => *cancel,
+        }
+    }
+
+    /// The seed of what is drawn.
+    pub(super) fn seed(&self) -> u64 {
+        match &self.from {
+            From::Drawn(drawn) => drawn.spec.seed,
+            From::There { seed, .. } => *seed,
+        }
+    }
+
+    /// Says what is wrong with them before anything runs.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.spec().filter(|spec| spec.waits_for_answers()) {
+            Some(spec) => Ok(spec.feedback().map(drop)?),
+            None => self.workload().map(drop),
+        }
     }
 
     /// The requests, drawn now if they are not there.
@@ -75,8 +126,13 @@ impl Requests {
         if let Some(workload) = &*held {
             return Ok(Arc::clone(workload));
         }
-        let spec = self.spec().ok_or_else(|| anyhow!("requests that are not drawn are gone"))?;
-        let workload = Arc::new(spec.generate()?);
+        let workload = match &self.from {
+            From::There { requests, cancel: None, .. } => return Ok(Arc::clone(requests)),
+            From::There { requests, cancel: Some(law), seed } => {
+                Arc::new(Workload::clone(requests).cancelled(*law, *seed)?)
+            }
+            From::Drawn(drawn) => Arc::new(drawn.spec.generate()?),
+        };
         *held = Some(Arc::clone(&workload));
         Ok(workload)
     }
@@ -88,7 +144,7 @@ impl Requests {
 
     /// Takes note that a setting has run on them, and drops them after the last one.
     pub(super) fn done(&self) {
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 && self.drawn.is_some() {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }

@@ -47,6 +47,7 @@ impl Saturation {
             // Workloads that share this differ in their arrivals alone.
             workload: 0,
             drawn: None,
+            cancel: None,
             rate_scale: RateScale::new(1, 1)?,
             timeout: None,
             until: None,

@@ -63,11 +63,12 @@ fn replicated(
             title: source.title.clone(),
             requests: Requests::with_seed(&source.requests, seed),
             notes: Vec::new(),
+            draws: source.draws,
         };
         drawn.used_by(&settings);
         if let [only] = drawn.requests.as_slice() {
             // What is wrong with it is wrong for all settings.
-            only.workload()?;
+            only.check()?;
         }
         let run = |setting: &Setting| {
             let run = simulate(arguments, &drawn, setting.clone(), false);
@@ -155,7 +156,7 @@ pub fn run(
         said: said(&settings),
         drawn: generate::drawn_for(&settings),
         several: render::several(&settings),
-        requests: range(settings.iter().filter_map(|s| Some(s.drawn.as_ref()?.spec.requests))),
+        requests: range(all.iter().flat_map(|r| r.runs.iter().map(|run| run.requests as u64))),
         seeds: (seed, last),
         confidence: confidence.get(),
     };

@@ -7,7 +7,7 @@ use sched_sim::fleet::{Fleet, RouterKind};
 use sched_sim::ledger::{Account, Ledger, Tail};
 use sched_sim::server::{Books, Job, Server, run_stream};
 use sched_sim::vllm_v1::{VllmConfig, VllmReplica};
-use sched_sim::workload::ClosedLoop;
+use sched_sim::workload::Generated;
 use sched_sim::{
     Disaggregated, Observer, Order, Replica, RunLimits, RunResult, RunStatistics, ServerSettings,
     StepTime, Ticks, Workload,
@@ -23,8 +23,8 @@ use crate::report::text as report_text;
 pub enum Arriving<'a> {
     /// Requests that wait for no answer.
     Open(&'a Workload),
-    /// Users who wait for theirs.
-    Users(Box<ClosedLoop>),
+    /// Those of clients who wait for answers.
+    Waiting(Generated),
 }
 
 /// How many servers an option asks for.
@@ -146,14 +146,14 @@ pub fn run_open<'w>(
     Ok(books.close(server, end))
 }
 
-/// Runs users who wait for their answers on a server.
-pub fn run_users(
+/// Runs clients who wait for their answers, for so long, on a server.
+pub fn run_waiting(
     server: &mut dyn Server,
-    users: &ClosedLoop,
+    mut clients: Generated,
+    patience: Option<Ticks>,
     observer: &mut dyn Observer,
 ) -> Result<Driven> {
-    let mut arrivals = users.arrivals()?;
-    Ok(drive(server, &mut arrivals, None, observer)?)
+    Ok(drive(server, &mut clients, patience, observer)?)
 }
 
 /// One replica of a fleet, for a reader.

@@ -13,7 +13,7 @@ use metrics_core::slo::SloSet;
 use sched_sim::fleet::RouterKind;
 use sched_sim::load::arrival_rate;
 use sched_sim::vllm_v1::VllmConfig;
-use sched_sim::workload::Delay;
+use sched_sim::workload::{Cancellations, Delay};
 use sched_sim::{DecodeFirst, OfferedLoad, Order, Policy, RateScale, StepTime, Ticks, Workload};
 use serving_io::engine::EngineOptions;
 use serving_io::policy::{ServerOptions, VLLM_V1, named};
@@ -37,6 +37,8 @@ pub(super) struct Setting {
     /// are drawn.
     pub(super) workload: usize,
     pub(super) drawn: Option<Arc<Drawn>>,
+    /// How the clients of its requests go away, if they do.
+    pub(super) cancel: Option<Cancellations>,
     pub(super) policy: String,
     pub(super) max_num_seqs: u64,
     pub(super) chunk: u64,
@@ -72,6 +74,7 @@ impl Setting {
             remarks: Vec::new(),
             workload: 0,
             drawn: None,
+            cancel: None,
             policy: DecodeFirst::default().name().to_owned(),
             max_num_seqs: DecodeFirst::default().max_num_seqs(),
             chunk: DecodeFirst::default().chunk(),
@@ -93,6 +96,12 @@ impl Setting {
 
     pub(super) fn is_vllm(&self) -> bool {
         self.policy == VLLM_V1
+    }
+
+    /// Whether its clients or its router draw from the seed, whatever its requests do.
+    pub(super) fn draws(&self) -> bool {
+        let most = self.pools.map_or(self.replicas, |pools| pools.prefill.max(pools.decode));
+        self.cancel.is_some() || 1 < most && self.router.draws()
     }
 
     /// The policy, if it is not vLLM's.

@@ -67,6 +67,20 @@ pub fn progress(settings: &[Setting]) -> ProgressBar {
     }
 }
 
+/// Refuses requests and settings for which some requests would have to be kept.
+fn needs_no_request(spec: &WorkloadSpec, setting: &Setting) -> Result<()> {
+    if setting.users.is_some() {
+        bail!("--sketch: keeps no request, and users wait for answers");
+    }
+    if spec.waits_for_answers() {
+        bail!("--sketch: keeps no request, and turns wait for answers");
+    }
+    if !setting.cuts.are_none() {
+        bail!("--sketch: keeps no request, and {} {MEASURED}", setting.cuts.in_words());
+    }
+    Ok(())
+}
+
 /// Runs one setting on requests that are drawn as they arrive.
 pub fn simulate(
     arguments: &Arguments,
@@ -77,12 +91,7 @@ pub fn simulate(
     let Some(spec) = source.of(&setting)?.spec() else {
         bail!("--sketch: the requests are not drawn from a seed");
     };
-    if setting.users.is_some() {
-        bail!("--sketch: keeps no request, and users wait for answers");
-    }
-    if !setting.cuts.are_none() {
-        bail!("--sketch: keeps no request, and {} {MEASURED}", setting.cuts.in_words());
-    }
+    needs_no_request(spec, &setting)?;
     let cost = Watched::new(step_time(&setting.step_time)?);
     let (config, mut remarks) = setting.vllm_config()?;
     if config.as_ref().is_some_and(|c| c.enable_prefix_caching) {

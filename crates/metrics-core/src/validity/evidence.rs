@@ -178,8 +178,10 @@ pub struct Conservation {
     pub queued: u64,
     /// Refused.
     pub dropped: u64,
-    /// Given up by their client.
+    /// Given up by their client, who stopped waiting.
     pub timed_out: u64,
+    /// Of clients who went away.
+    pub cancelled: u64,
 }
 
 impl Conservation {
@@ -192,7 +194,8 @@ impl Conservation {
             *match request.outcome() {
                 Outcome::Completed => &mut books.completed,
                 Outcome::Failed | Outcome::Rejected => &mut books.dropped,
-                Outcome::TimedOut | Outcome::Cancelled => &mut books.timed_out,
+                Outcome::TimedOut => &mut books.timed_out,
+                Outcome::Cancelled => &mut books.cancelled,
                 Outcome::CutOff => &mut books.running,
             } += 1;
         }
@@ -202,9 +205,9 @@ impl Conservation {
     /// How many requests are accounted for; none beyond what a count holds.
     #[must_use]
     pub fn accounted(&self) -> Option<u64> {
-        [self.completed, self.running, self.queued, self.dropped, self.timed_out]
-            .iter()
-            .try_fold(0_u64, |sum, &n| sum.checked_add(n))
+        let inside = [self.completed, self.running, self.queued];
+        let gone = [self.dropped, self.timed_out, self.cancelled];
+        inside.iter().chain(&gone).try_fold(0_u64, |sum, &n| sum.checked_add(n))
     }
 
     /// Whether every request that went in is accounted for.

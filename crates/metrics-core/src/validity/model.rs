@@ -9,8 +9,9 @@ use super::{Check, Command, Finding, Level, Subject};
 /// W28: a simulation that lost requests, or was stopped before they were answered.
 ///
 /// An error if the books do not balance. Requests that still run or wait at the end make a truncated
-/// run, whose throughput is not printed. A warning too if more than 1 % timed out: throughput and
-/// goodput count them for what they are, but latencies are those of who did not give up.
+/// run, whose throughput is not printed. A warning too if more than 1 % timed out or were cancelled:
+/// throughput and goodput count who timed out for what it is, but latencies are those of who did not
+/// give up; a cancelled request is neither good nor a miss, so that the attainment leaves it out too.
 #[must_use]
 pub fn simulation_truncated(c: &Conservation) -> Option<Finding> {
     let numbers = |f: Finding| {
@@ -20,6 +21,7 @@ pub fn simulation_truncated(c: &Conservation) -> Option<Finding> {
             .number("queued", c.queued as f64)
             .number("dropped", c.dropped as f64)
             .number("timed_out", c.timed_out as f64)
+            .number("cancelled", c.cancelled as f64)
     };
     if !c.balances() {
         let says = format!(
@@ -34,14 +36,23 @@ pub fn simulation_truncated(c: &Conservation) -> Option<Finding> {
         let says = format!("{left} of {} requests were still running or waiting", c.injected);
         return Some(numbers(W28.finding(Level::Warn, says)));
     }
-    let share = c.timed_out as f64 / c.injected as f64;
-    (0 < c.injected && 0.01 < share).then(|| {
+    let share = |n: u64| n as f64 / c.injected as f64;
+    let gave_up = c.timed_out.saturating_add(c.cancelled);
+    (0 < c.injected && 0.01 < share(gave_up)).then(|| {
+        let how = match (c.timed_out, c.cancelled) {
+            (_, 0) => "timed out",
+            (0, _) => "were cancelled by their clients",
+            _ => "timed out or were cancelled by their clients",
+        };
+        let missing = 0.01 < share(c.cancelled);
+        let of = if missing { "latencies and attainment" } else { "latencies" };
         let says = format!(
-            "{} of the requests timed out, and latencies are of the others",
-            percent(share)
+            "{} of the requests {how}, and {of} are of the others",
+            percent(share(gave_up))
         );
-        let latencies = [Subject::Ttft, Subject::Tpot, Subject::E2e];
-        numbers(W28.finding(Level::Warn, says).affecting(&latencies))
+        let affected = [Subject::Ttft, Subject::Tpot, Subject::E2e, Subject::Goodput];
+        let affected = if missing { &affected[..] } else { &affected[..3] };
+        numbers(W28.finding(Level::Warn, says).affecting(affected))
     })
 }
 
@@ -57,14 +68,14 @@ pub fn stopped_early(left: u64) -> Finding {
 pub const W28: Check = Check {
     id: "W28",
     name: "simulation-truncated",
-    title: text("requests were left at the end, or timed out", "结束时有剩余请求，或有请求超时"),
+    title: text("requests were left at the end, or given up", "结束时有剩余请求，或有请求被放弃"),
     rule: text(
-        "injected ≠ completed + running + queued + dropped + timed out is an error; requests left at the end are a warning, and no throughput is printed; more than 1 % timed out is a warning for latencies. Of a measured window its own requests count",
-        "注入 ≠ 完成 + 运行 + 排队 + 丢弃 + 超时为错误；结束时有剩余请求为警告，且不打印吞吐；超时超过 1 % 时对时延为警告。有测量窗口时只看窗口内的请求",
+        "injected ≠ completed + running + queued + dropped + timed out + cancelled is an error; requests left at the end are a warning, and no throughput is printed; more than 1 % timed out or cancelled is a warning for latencies, cancelled for attainment too. Of a measured window its own requests count",
+        "注入 ≠ 完成 + 运行 + 排队 + 丢弃 + 超时 + 取消为错误；结束时有剩余请求为警告，且不打印吞吐；超时或取消超过 1 % 时对时延为警告，取消还涉及达标率。有测量窗口时只看窗口内的请求",
     ),
     why: text(
-        "The requests that ended by then are the short ones; rates over them have been 25 to 45 times off. Those that do not time out are the short ones too, but who gave up is no throughput and a miss of every objective, so that rates and shares are right.",
-        "到那时已结束的都是短请求；据此计算的速率曾偏差 25 到 45 倍。未超时的同样是短请求，但放弃者不计入吞吐，并计为未达标，因此速率与占比是对的。",
+        "The requests that ended by then are the short ones; rates over them have been 25 to 45 times off. Those that do not time out are the short ones too, but who gave up is no throughput and a miss of every objective, so that rates and shares are right. Who is cancelled is no miss, so that the attainment is that of the others.",
+        "到那时已结束的都是短请求；据此计算的速率曾偏差 25 到 45 倍。未超时的同样是短请求，但放弃者不计入吞吐，并计为未达标，因此速率与占比是对的。被取消的请求不计为未达标，因此达标率只属于其余请求。",
     ),
     levels: &[Level::Warn, Level::Error],
     affects: &[

@@ -46,6 +46,12 @@ impl RouterKind {
         Self::CentralQueue,
     ];
 
+    /// Whether it draws from a seed where there are several servers.
+    #[must_use]
+    pub const fn draws(self) -> bool {
+        matches!(self, Self::Random | Self::PowerOfTwo)
+    }
+
     /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
