@@ -613,7 +613,9 @@ impl<T: StepTime> VllmReplica<T> {
         let time = StretchTime::one(Ticks(end.0 - start.0));
         let running = self.in_batch;
         let blocks = Some([self.blocks(used_blocks, cached_blocks); 2]);
-        let stretch = Stretch { start, end, steps: 1, work, time, running, held_tokens, blocks };
+        let held = flight.plan.held();
+        let stretch =
+            Stretch { start, end, steps: 1, work, time, running, held_tokens, blocks, held };
         observer.stretch(&stretch);
         let area = stretch.duration().0;
         self.clock.statistics.in_system_time += area * u128::from(self.clock.inside());
@@ -673,8 +675,9 @@ impl<T: StepTime> VllmReplica<T> {
             let last = self.blocks(before + taken.before(new), cached - taken.evicted_before(new));
             let first = self.blocks(before + taken.first.0, cached - taken.first.1);
             let blocks = Some([first, last]);
+            let held = quiet.held;
             let stretch =
-                Stretch { start, end, steps: new, work, time, running, held_tokens, blocks };
+                Stretch { start, end, steps: new, work, time, running, held_tokens, blocks, held };
             observer.stretch(&stretch);
             self.clock.now = end;
             self.clock.statistics.in_system_time +=
@@ -708,7 +711,7 @@ impl<T: StepTime> VllmReplica<T> {
         self.beat = end;
         self.busy_until = end;
         if let Some(Flight { mut plan, .. }) = landed {
-            plan.repeat();
+            plan.repeat(quiet.held);
             self.busy_until = end.after(time.step(new));
             if Ticks::LONGEST_RUN < self.busy_until {
                 return Err(SimError::RunTooLong);
