@@ -1164,10 +1164,44 @@ fn fleets_are_compared_and_their_replicas_shown() {
     let tail = sim(&["--replicas", "1", "--explain-tail", "p99"]);
     insta::assert_snapshot!(part(&tail, "Where the time", "\nDiagnosis"), @r"
     Where the time of the slowest went
-      TTFT             the slowest 1.0 % (7 requests from 7125.00 ms on) spend 98.8 % of it on waiting for admission
-                       its own prefill steps 1.1 %, the first decode step 0.1 %
+      TTFT             the slowest 1.0 % (7 requests from 7125.00 ms on) spend 98.7 % of it on waiting for a slot in the batch (max_num_seqs)
+                       waiting for the step under way to end 0.1 %, its own prefill steps 1.1 %, the first decode step 0.1 %
       E2E              the slowest 1.0 % (7 requests from 12.14 s on) spend 51.1 % of it on its own decode
-                       waiting for admission 35.6 %, its own prefill steps 0.5 %, the first decode step 0.1 %, others in its decode steps 12.8 %
+                       waiting for the step under way to end 0.04 %, waiting for a slot in the batch 35.5 %, its own prefill steps 0.5 %, the first decode step 0.1 %, others in its decode steps 12.8 %
+    ");
+}
+
+/// Under each policy 600 requests at 9/s wait for what is too small for them, and the option that bounds
+/// it is named, if that is one.
+#[test]
+fn what_the_slowest_wait_for_is_named_with_its_option() {
+    let cases = [
+        "sarathi --chunk 64 --max-num-seqs 64",
+        "vllm-v1 --max-num-batched-tokens 80 --max-num-seqs 64",
+        "vllm-v1 --max-num-batched-tokens 80 --max-num-scheduled-tokens 70 --max-num-seqs 64",
+        "vllm-v1 --max-num-seqs 8",
+        "vllm-v1 --num-kv-blocks 400 --max-model-len 4096",
+        "orca --kv-blocks 300",
+        "sglang --chunk 512 --max-num-seqs 16",
+        "static --max-num-seqs 16",
+    ];
+    let mut said = String::new();
+    for case in cases {
+        let text = format!("sim --rate 9/s --requests 600 --explain-tail p99 --policy {case}");
+        let text = run(&text.split(' ').collect::<Vec<_>>());
+        let line = text.lines().find(|line| line.starts_with("  TTFT             the slowest"));
+        let (_, on) = line.and_then(|line| line.split_once(" of it on ")).unwrap_or_default();
+        said.push_str(&format!("{case}: {on}\n"));
+    }
+    insta::assert_snapshot!(said, @r"
+    sarathi --chunk 64 --max-num-seqs 64: waiting behind the tokens of others (chunk)
+    vllm-v1 --max-num-batched-tokens 80 --max-num-seqs 64: waiting behind the tokens of others (max_num_batched_tokens)
+    vllm-v1 --max-num-batched-tokens 80 --max-num-scheduled-tokens 70 --max-num-seqs 64: waiting behind the tokens of others
+    vllm-v1 --max-num-seqs 8: waiting for a slot in the batch (max_num_seqs)
+    vllm-v1 --num-kv-blocks 400 --max-model-len 4096: waiting for KV blocks (num_kv_blocks)
+    orca --kv-blocks 300: waiting for KV blocks (kv_blocks)
+    sglang --chunk 512 --max-num-seqs 16: waiting for a slot in the batch (max_num_seqs)
+    static --max-num-seqs 16: waiting for a slot in the batch
     ");
 }
 

@@ -710,6 +710,7 @@ impl Skipping {
         })
     }
 
+    #[inline]
     pub fn prefill(&mut self, position: usize, tokens: u64) {
         let blocks = self.chunk_blocks(position, tokens);
         if let Some(paged) = &mut self.paged {

@@ -4,6 +4,22 @@ use crate::itl::GapRun;
 use crate::step_time::{StepWork, StretchTime};
 use crate::time::Ticks;
 
+/// What keeps in the queue, during a step, the request that is next in it, and with it all behind.
+///
+/// Of several reasons a full batch counts first, then the one that the rule of the policy comes upon
+/// first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Held {
+    /// The batch is full, or closed until all of it has ended.
+    Slots,
+    /// There are too few KV blocks for it, or the policy expects that there will be.
+    Blocks,
+    /// The tokens of the step went to others, or a step of this kind takes nobody in, or a router
+    /// sent it at the instant of the decision and after it.
+    Budget,
+}
+
 /// Consecutive steps of the same batch doing the same things.
 ///
 /// Step j of it (from 0) did `work.after(j)` and took `time.step(j)`; nothing else happened
@@ -30,6 +46,10 @@ pub struct Stretch {
     /// KV blocks while its first and while its last step ran, where a server counts them and
     /// somebody watches.
     pub blocks: Option<[Blocks; 2]>,
+    /// What holds back whoever waits during these steps, or would if there were anybody; none of
+    /// vLLM's scheduler if nobody waited when it decided them, which with async scheduling may be
+    /// before somebody comes.
+    pub held: Option<Held>,
 }
 
 /// KV blocks while a step ran.

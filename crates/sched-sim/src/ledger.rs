@@ -6,13 +6,17 @@
 //! held back, and then the stage that the request was in. So the accounts of a request add up to its
 //! TTFT and to its E2E exactly, in attoseconds.
 //!
+//! The wait for admission is told apart by what each step that ran meanwhile, on the server that the
+//! request came to, [held](Held) the head of the queue back with: who is behind the head waits for
+//! what the head waits for, and so does who is in the queue of a router.
+//!
 //! A request begins when its client sends it, in closed loops and sessions too, and nothing holds it
 //! there: thinking is between requests. So no account is for waiting in the client.
 
 use metrics_core::summary::nearest_rank;
 
 use crate::error::{Result, SimError};
-use crate::history::{Observer, Stretch};
+use crate::history::{Held, Observer, Stretch};
 use crate::simulation::{RequestDetail, RequestRecord, RunResult, Span, Stall};
 use crate::step_time::{StepTime, StretchTime};
 use crate::time::Ticks;
@@ -22,8 +26,15 @@ use crate::workload::WorkloadRequest;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Account {
-    /// From its arrival to the first step that gave it tokens.
-    Admission,
+    /// Before the first step that gave it tokens: steps that were decided before it came, as the one
+    /// under way at its arrival.
+    WaitStep,
+    /// Steps without a slot for who is next in the queue.
+    WaitSlots,
+    /// Steps without KV blocks for who is next in the queue.
+    WaitBlocks,
+    /// Steps whose tokens went to others, or that by the policy's rule take nobody in.
+    WaitBudget,
     /// Steps that computed tokens of its prompt for the first time.
     OwnPrefill,
     /// Steps that went on without it although it was admitted: others' prompts, or no budget left.
@@ -49,8 +60,11 @@ pub enum Account {
 
 impl Account {
     /// All accounts, in the order in which a request meets them.
-    pub const ALL: [Self; 11] = [
-        Self::Admission,
+    pub const ALL: [Self; 14] = [
+        Self::WaitStep,
+        Self::WaitSlots,
+        Self::WaitBlocks,
+        Self::WaitBudget,
         Self::OwnPrefill,
         Self::HeldBack,
         Self::FirstDecode,
@@ -67,7 +81,10 @@ impl Account {
     #[must_use]
     pub const fn id(self) -> &'static str {
         match self {
-            Self::Admission => "admission",
+            Self::WaitStep => "waiting_step",
+            Self::WaitSlots => "waiting_slots",
+            Self::WaitBlocks => "waiting_blocks",
+            Self::WaitBudget => "waiting_budget",
             Self::OwnPrefill => "own_prefill",
             Self::HeldBack => "held_back",
             Self::FirstDecode => "first_decode",
@@ -85,7 +102,12 @@ impl Account {
     #[must_use]
     pub const fn meaning(self) -> (&'static str, &'static str) {
         match self {
-            Self::Admission => ("waiting for admission", "等待进入批次"),
+            Self::WaitStep => ("waiting for the step under way to end", "等待正在运行的步结束"),
+            Self::WaitSlots => ("waiting for a slot in the batch", "等待 batch 中的空位"),
+            Self::WaitBlocks => ("waiting for KV blocks", "等待 KV 块"),
+            Self::WaitBudget => {
+                ("waiting behind the tokens of others", "排在其他请求的 token 之后")
+            }
             Self::OwnPrefill => ("its own prefill steps", "自己的 prefill 步"),
             Self::HeldBack => ("steps that served others", "只服务其他请求的步"),
             Self::FirstDecode => ("the first decode step", "第一个 decode 步"),
@@ -128,8 +150,8 @@ impl Accounts {
     /// The account with the most time; of equals the first.
     #[must_use]
     pub fn dominant(&self) -> Account {
-        let mut most = Account::Admission;
-        for account in Account::ALL {
+        let [mut most, rest @ ..] = Account::ALL;
+        for account in rest {
             if self.attoseconds(most) < self.attoseconds(account) {
                 most = account;
             }
@@ -171,11 +193,78 @@ pub struct LedgerRow {
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
     /// Of each server of a fleet.
-    servers: Vec<Vec<Slice>>,
+    servers: Vec<OfServer>,
     /// The server that runs now.
     server: usize,
     /// Whether some step took no time at all, so that instants do not tell how many there were.
     timeless: bool,
+}
+
+/// The steps of one server.
+#[derive(Clone, Debug, Default)]
+struct OfServer {
+    slices: Vec<Slice>,
+    /// What held the queue back, from each change on.
+    holds: Vec<Hold>,
+}
+
+/// The accounts of the wait for admission.
+const WAITS: [Account; 4] =
+    [Account::WaitStep, Account::WaitSlots, Account::WaitBlocks, Account::WaitBudget];
+
+/// Attoseconds in each of these accounts.
+type Waits = [u128; 4];
+
+/// Where the time is counted that a reason held the queue back.
+const fn place(held: Option<Held>) -> usize {
+    match held {
+        None => 0,
+        Some(Held::Slots) => 1,
+        Some(Held::Blocks) => 2,
+        Some(Held::Budget) => 3,
+    }
+}
+
+/// A time in which one reason held the queue back, up to the next one.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    from: Ticks,
+    held: Option<Held>,
+    before: Waits,
+}
+
+impl Hold {
+    /// All waits up to `at`, which is not before it.
+    fn until(&self, at: Ticks) -> Waits {
+        let mut waits = self.before;
+        waits[place(self.held)] += at.0.saturating_sub(self.from.0);
+        waits
+    }
+}
+
+impl OfServer {
+    /// Notes what holds the queue back from here on.
+    fn hold(&mut self, from: Ticks, held: Option<Held>) {
+        let before = match self.holds.last() {
+            Some(last) if last.held == held => return,
+            Some(last) => last.until(from),
+            None => Waits::default(),
+        };
+        self.holds.push(Hold { from, held, before });
+    }
+
+    /// All waits up to an instant.
+    fn waits(&self, at: Ticks) -> Waits {
+        let next = self.holds.partition_point(|hold| hold.from <= at);
+        let hold = next.checked_sub(1).and_then(|last| self.holds.get(last));
+        hold.map_or_else(Waits::default, |hold| hold.until(at))
+    }
+
+    /// The end of the step under way at an instant, or the instant.
+    fn step_end(&self, at: Ticks) -> Ticks {
+        let next = self.slices.partition_point(|slice| slice.end <= at);
+        self.slices.get(next).map_or(at, |slice| slice.step_end(at))
+    }
 }
 
 /// Consecutive steps of the same kind.
@@ -197,9 +286,16 @@ impl Observer for Steps {
     fn stretch(&mut self, s: &Stretch) {
         self.timeless |= s.time.first == Ticks::ZERO;
         if self.servers.len() <= self.server {
-            self.servers.resize_with(self.server + 1, Vec::new);
+            self.servers.resize_with(self.server + 1, OfServer::default);
         }
-        self.servers[self.server].push(Slice {
+        let server = &mut self.servers[self.server];
+        let idle_from = server.slices.last().map_or(Ticks::ZERO, |slice| slice.end);
+        if idle_from < s.start {
+            // Who is left waiting while nothing runs is by the policy's rule.
+            server.hold(idle_from, Some(Held::Budget));
+        }
+        server.hold(s.start, s.held);
+        server.slices.push(Slice {
             start: s.start,
             end: s.end,
             time: s.time,
@@ -211,6 +307,13 @@ impl Observer for Steps {
 }
 
 impl Slice {
+    /// The end of the step under way at an instant before the last one ends, or the instant.
+    fn step_end(&self, at: Ticks) -> Ticks {
+        let Some(gap) = at.since(self.start).filter(|gap| Ticks::ZERO < *gap) else { return at };
+        let step = self.time.steps_to_reach(gap, self.steps);
+        self.start.after(self.time.total(step))
+    }
+
     /// The step that starts at `at`, which the slice reaches; `None` inside of a step.
     fn step_at(&self, at: Ticks) -> Option<u64> {
         if at <= self.start {
@@ -246,8 +349,8 @@ impl Slice {
 /// let ledger = Ledger::new(&result, &steps, &step_time)?;
 /// let b = &ledger.rows()[1];
 /// let waited: Ticks = "4.02ms".parse()?;
-/// assert_eq!(b.ttft.attoseconds(Account::Admission), waited.attoseconds().cast_signed());
-/// assert_eq!(b.ttft.dominant(), Account::Admission);
+/// assert_eq!(b.ttft.attoseconds(Account::WaitSlots), waited.attoseconds().cast_signed());
+/// assert_eq!(b.ttft.dominant(), Account::WaitSlots);
 /// # Ok::<(), sched_sim::SimError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -402,12 +505,13 @@ impl<'a, T: StepTime> Book<'a, T> {
         detail: &RequestDetail,
         (steps, last): (&'a Steps, usize),
     ) -> Option<LedgerRow> {
-        self.plain(Account::Admission, at.arrival, at.scheduled)?;
+        let first = detail.transfer.as_ref().map_or(last, |transfer| transfer.from_server);
+        self.waits(steps.servers.get(first)?, at)?;
         let mut ttft = None;
         let mut apart = (detail.stalls.iter().peekable(), detail.held.iter().peekable());
         let mut now = at.scheduled;
         if let Some(transfer) = detail.transfer {
-            self.on_server(steps, transfer.from_server, now);
+            self.on_server(steps, first, now);
             self.on_one(now, transfer.from, at, &mut apart, &mut ttft)?;
             ttft = Some(self.accounts);
             let (to, admitted) = (transfer.to?, transfer.admitted?);
@@ -421,9 +525,21 @@ impl<'a, T: StepTime> Book<'a, T> {
         Some(LedgerRow { position, ttft, e2e: self.accounts })
     }
 
+    /// Books the wait for admission to a server.
+    fn waits(&mut self, server: &OfServer, at: &Instants) -> Option<()> {
+        let looked_at = server.step_end(at.arrival);
+        self.plain(Account::WaitStep, at.arrival, looked_at)?;
+        at.scheduled.since(looked_at)?;
+        let [before, after] = [looked_at, at.scheduled].map(|at| server.waits(at));
+        for (account, (before, after)) in WAITS.into_iter().zip(before.into_iter().zip(after)) {
+            self.accounts.add(account, (after - before).cast_signed());
+        }
+        Some(())
+    }
+
     /// Goes on with the steps of this server, from `now` on.
     fn on_server(&mut self, steps: &'a Steps, server: usize, now: Ticks) {
-        self.steps = steps.servers.get(server).map(Vec::as_slice).unwrap_or_default();
+        self.steps = steps.servers.get(server).map_or(&[], |server| &server.slices);
         self.next = self.steps.partition_point(|s| s.end <= now);
     }
 

@@ -67,7 +67,7 @@ pub use admission::{AdmissionRule, Shut, TokenBucket};
 pub use disagg::{Disaggregated, KvTransfer};
 pub use error::{Refusal, Result, SimError};
 pub use floored::{Floored, FlooredCoefficients};
-pub use history::{BatchHistory, Observer, Stretch};
+pub use history::{BatchHistory, Held, Observer, Stretch};
 pub use itl::{GapRun, InterTokenLatency};
 pub use ledger::{Account, Accounts, Ledger, LedgerRow, Steps, Tail};
 pub use load::{LoadLevel, OfferedLoad};

@@ -405,11 +405,13 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             preemption: self.policy.preemption(),
             at,
             number: self.clock.statistics.steps + 1,
+            held: None,
         };
         self.policy.fill(&mut step)?;
         let nothing = step.work().is_empty();
         step.settle();
         let horizon = if skips { self.policy.horizon(&step) } else { Horizon::ONE };
+        let held = step.held();
         let preempted = self.note_preemptions();
         if nothing {
             // Whoever came back is in the batch, served or not.
@@ -454,6 +456,7 @@ impl<P: Policy, T: StepTime> Replica<P, T> {
             running: on!(&self.engine, b => b.running()),
             held_tokens: on!(&self.engine, b => b.held_tokens()),
             blocks: None,
+            held: Some(held),
         });
         Ok(true)
     }

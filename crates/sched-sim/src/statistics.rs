@@ -338,6 +338,15 @@ impl RunStatistics {
         }
     }
 
+    /// Takes so many prompt chunks and decodes of a step just added out of its stages: the step
+    /// computes them for requests that are not in the batch any more.
+    pub(crate) fn leave_out(&mut self, s: &Stretch, (prefills, decodes): (u64, u64)) {
+        let dt = s.duration().0;
+        self.served_steps -= u128::from(prefills + decodes);
+        self.prefill_time -= dt * u128::from(prefills);
+        self.decode_time -= dt * u128::from(decodes);
+    }
+
     /// Fills what follows from the rest.
     pub(crate) fn close(&mut self) {
         self.served_time = self.decode_time + self.prefill_time;
@@ -429,8 +438,7 @@ impl RunStatistics {
     /// prompts: what is in the batch and neither in prefill nor in decode.
     #[must_use]
     pub fn mean_held_back(&self) -> Option<f64> {
-        // A step in flight may still compute for somebody who has left.
-        ratio(self.in_service_time.saturating_sub(self.served_time), self.duration().0)
+        ratio(self.in_service_time.checked_sub(self.served_time)?, self.duration().0)
     }
 
     /// Share of the time since the first arrival in which a step ran, over all servers.

@@ -1,7 +1,10 @@
 //! One step while a policy fills it: the only place where a policy can act.
 
+#![expect(clippy::inline_always, reason = "left to itself the compiler makes a run slower by 1 %")]
+
 use crate::engine::Skipping;
 use crate::error::{Refusal, Result, SimError};
+use crate::history::Held;
 use crate::kv_cache::Hit;
 use crate::memory::{Memory, Order, Preemption};
 use crate::policy::Horizon;
@@ -107,6 +110,8 @@ pub struct Step<'a> {
     pub(crate) preemption: Preemption,
     pub(crate) at: Ticks,
     pub(crate) number: u64,
+    /// What holds back who is next in the queue, as far as the policy has come upon it.
+    pub(crate) held: Option<Held>,
 }
 
 impl<'a> Step<'a> {
@@ -146,7 +151,7 @@ impl<'a> Step<'a> {
 
     /// The request that is admitted next, by the [order](crate::Order) of the server.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn next_waiting(&self) -> Option<Waiting> {
         let position = on!(self, b => b.next_waiting())?;
         let r = self.requests.get(position)?;
@@ -225,15 +230,38 @@ impl<'a> Step<'a> {
     /// its first step, and to leave the policy's watermark free; who comes back to an empty batch needs
     /// none.
     #[must_use]
-    #[inline]
-    pub fn next_fits(&self, tokens: u64) -> bool {
+    #[inline(always)]
+    pub fn next_fits(&mut self, tokens: u64) -> bool {
         let Some(position) = on!(self, b => b.next_waiting()) else { return false };
         let (Some(r), Some(memory)) = (self.requests.get(position), on!(self, b => b.memory()))
         else {
             return true;
         };
         let needed = self.admission(memory, position, r, tokens);
-        needed + self.watermark(memory) <= self.free_blocks()
+        let fits = needed + self.watermark(memory) <= self.free_blocks();
+        self.held = if fits { None } else { Some(Held::Blocks) };
+        fits
+    }
+
+    /// Says what holds back who is next in the queue, for those who ask where time went; what is said
+    /// last counts. It need not be said that the batch is full, nor that there are too few blocks for
+    /// [`next_fits`](Self::next_fits), [`swap_in`](Self::swap_in) or [`make_room`](Self::make_room);
+    /// where nothing is said, it is [`Held::Budget`].
+    #[inline]
+    pub fn hold(&mut self, why: Held) {
+        self.held = Some(why);
+    }
+
+    /// What holds back whoever waits in the step as it is filled, or comes while it repeats. It must
+    /// not depend on whether somebody waits: where who arrives changes nothing, a stretch of steps is
+    /// decided before they come.
+    #[inline]
+    pub(crate) fn held(&self) -> Held {
+        if self.max_num_seqs <= self.running() {
+            Held::Slots
+        } else {
+            self.held.unwrap_or(Held::Budget)
+        }
     }
 
     /// Blocks that have to stay free beside who joins the batch: none if it is empty, so that who
@@ -291,12 +319,18 @@ impl<'a> Step<'a> {
     /// As [`preempt`](Self::preempt).
     #[inline]
     pub fn make_room(&mut self) -> Result<u64> {
+        if self.decode_blocks() <= self.free_blocks() { Ok(0) } else { self.preempt_for_blocks() }
+    }
+
+    #[cold]
+    fn preempt_for_blocks(&mut self) -> Result<u64> {
         let before = self.running();
         while self.free_blocks() < self.decode_blocks()
             && let Some(last) = self.last_in_order()
         {
             self.preempt(last)?;
         }
+        self.hold(Held::Blocks);
         Ok(before - self.running())
     }
 
@@ -304,7 +338,7 @@ impl<'a> Step<'a> {
     /// [somewhere else](Waiting::swapped), there is a slot, and there are blocks for it, for one more
     /// token of every decode and, unless the batch is empty, for the policy's watermark; whether it
     /// is in. It decodes.
-    #[inline]
+    #[inline(always)]
     pub fn swap_in(&mut self) -> bool {
         let Some(position) = on!(self, b => b.next_waiting()) else { return false };
         if !on!(self, b => b.swapped(position)) {
@@ -315,7 +349,9 @@ impl<'a> Step<'a> {
         let free = self.free_blocks().saturating_sub(self.decode_blocks());
         let needed = on!(self, b => b.memory())
             .map_or(0, |m| m.holding(r, known + 1 - m.lag) + self.watermark(m));
-        if self.max_num_seqs <= self.running() || free < needed || 0 < self.work().decodes {
+        let short = free < needed;
+        self.held = if short { Some(Held::Blocks) } else { None };
+        if self.max_num_seqs <= self.running() || short || 0 < self.work().decodes {
             return false;
         }
         on!(mut self, b => b.swap_in(r));
@@ -461,7 +497,7 @@ impl<'a> Step<'a> {
     /// [`Refusal::BatchFull`], [`Refusal::NothingWaiting`], [`Refusal::NoBlocks`], or
     /// [`Refusal::PrefillTokens`] unless `1 <= tokens` and the prompt has that many left: none, if
     /// the request is swapped out.
-    #[inline]
+    #[inline(always)]
     pub fn admit(&mut self, tokens: u64) -> Result<usize> {
         let running = self.running();
         if self.max_num_seqs <= running {

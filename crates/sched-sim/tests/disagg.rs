@@ -195,8 +195,8 @@ fn two_pools_by_hand() {
     let ledger = Ledger::new(&result, &steps, &step_time_by_hand()).unwrap();
     insta::assert_snapshot!(lines(&ledger, &workload), @r"
     a: own_prefill 2.0, kv_transfer 1.5, own_decode 6.0
-    b: admission 1.0, own_prefill 4.5, kv_transfer 2.5, decode_admission 0.5, own_decode 1.0
-    c: admission 1.0, own_prefill 4.5
+    b: waiting_step 1.0, own_prefill 4.5, kv_transfer 2.5, decode_admission 0.5, own_decode 1.0
+    c: waiting_step 1.0, own_prefill 4.5
     ");
     let s = result.statistics();
     // 2 + 4.5 ms of 10.5 in one pool, 7 in the other.

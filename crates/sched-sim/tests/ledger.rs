@@ -507,7 +507,7 @@ fn steps_of_another_run_are_refused() {
 ///
 /// `a`: 2 own prefill, 2.1 first decode, then 2.1 + 1.2 of which 2 · 1.1 would be its own.
 /// `b`: comes at 1 ms and is admitted at 2; 4.2 own prefill, 1.2 first decode.
-/// `c`: comes at 3 ms and is admitted when both slots are free, at 7.4.
+/// `c`: comes at 3 ms in the step to 4.1, and is admitted when both slots are free, at 7.4.
 #[test]
 fn a_ledger_by_hand() {
     let at = |ms: u64| Ticks::from_nanoseconds(ms * 1_000_000);
@@ -525,12 +525,12 @@ fn a_ledger_by_hand() {
     let ledger = Ledger::new(&result, &steps, &step_time).unwrap();
     insta::assert_snapshot!(lines(&ledger, &workload), @r"
     a: own_prefill 2.0, first_decode 2.1, own_decode 2.2, interference 1.1
-    b: admission 1.0, own_prefill 4.2, first_decode 1.2
-    c: admission 4.4, own_prefill 2.0, first_decode 1.1
+    b: waiting_step 1.0, own_prefill 4.2, first_decode 1.2
+    c: waiting_step 1.1, waiting_slots 3.3, own_prefill 2.0, first_decode 1.1
     ");
-    // The slowest of three by TTFT is `c` with 7.5 ms, 4.4 of them before its admission.
+    // The slowest of three by TTFT is `c` with 7.5 ms, 3.3 of them for want of a slot.
     let tail = ledger.tail_by_ttft(99.0).unwrap();
-    assert_eq!((tail.requests, tail.accounts.dominant()), (1, Account::Admission));
-    assert!((tail.accounts.share(Account::Admission).unwrap() - 4.4 / 7.5).abs() < 1e-12);
+    assert_eq!((tail.requests, tail.accounts.dominant()), (1, Account::WaitSlots));
+    assert!((tail.accounts.share(Account::WaitSlots).unwrap() - 3.3 / 7.5).abs() < 1e-12);
     assert!(ledger.tail_by_ttft(100.0).is_none());
 }

@@ -173,6 +173,8 @@ proptest! {
         let kv = s.kv.unwrap();
         prop_assert!(s.conserves_requests(), "{s:?}");
         prop_assert!(s.littles_law_holds(), "{s:?}");
+        prop_assert!(s.served_time <= s.in_service_time, "{s:?}");
+        prop_assert!(s.served_steps <= s.in_service_steps, "{s:?}");
         prop_assert_eq!(history.runs().iter().map(|r| r.steps).sum::<u64>(), s.steps);
         prop_assert!(kv.used_max <= kv.blocks);
         prop_assert!(s.kv_utilization().is_none_or(|u| u <= 1.0));
@@ -258,6 +260,29 @@ proptest! {
         let replica = VllmReplica::new(config, step_time).unwrap().gateway(&settings);
         prop_assert_eq!(driven(&workload, replica, caching, peeks)?, whole);
     }
+}
+
+/// Async: at 0 the prompts of both, 0–3 ms, and a token of each, 3–4, are scheduled. The client of `a`
+/// leaves at 2, which shows at 3, so that the step to 4 computes a token for nobody: of its batch only `b`
+/// is left, up to its fifth token at 7.
+#[test]
+fn a_step_scheduled_for_who_has_left_serves_the_batch() {
+    let workload = Workload::new(vec![
+        WorkloadRequest::new("a", Ticks::ZERO, 100, 5),
+        WorkloadRequest::new("b", Ticks::ZERO, 100, 5),
+    ])
+    .unwrap();
+    let step_time: sched_sim::Affine = "base=1ms,prefill=10us/token".parse().unwrap();
+    let mut vllm = VllmV1Run::new(VllmConfig::new(101, 240));
+    vllm.config.async_scheduling = Some(true);
+    vllm.cancellations = vec![("2ms".parse().unwrap(), 0)];
+    let result = Simulation::vllm_v1(&workload, vllm, step_time).run().unwrap();
+    let s = result.statistics();
+    let ms = |time: u128| time as f64 / Ticks::from_nanoseconds(1_000_000).attoseconds() as f64;
+    assert_eq!([ms(s.prefill_time), ms(s.decode_time)], [2.0 * 3.0, 4.0]);
+    assert_eq!(ms(s.in_service_time), 2.0 * 3.0 + 4.0);
+    assert_eq!((s.served_steps, s.in_service_steps), (6, 6));
+    assert_eq!(s.mean_held_back(), Some(0.0));
 }
 
 /// The prompt of 100 tokens takes 2 ms and gives the first of ten tokens, each other one takes 1 ms.

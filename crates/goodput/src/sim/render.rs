@@ -445,7 +445,7 @@ fn single(answer: &Answer, run: &Simulated) -> Result<String> {
     resources(&mut text, answer, run)?;
     if let Some(tail) = &run.tail {
         writeln!(text, "\nWhere the time of the slowest went")?;
-        for (name, says) in tail.lines() {
+        for (name, says) in tail.lines(&run.setting) {
             line(&mut text, name, &says)?;
         }
     }

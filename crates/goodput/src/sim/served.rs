@@ -14,6 +14,7 @@ use sched_sim::{
 };
 use serde_json::{Map, Value, json};
 
+use serving_io::policy::VLLM_V1;
 use serving_io::scenario::MOST_REPLICAS;
 
 use super::{Arguments, Setting};
@@ -236,6 +237,36 @@ pub fn percentile(text: &str) -> Result<f64> {
     if (0.0..100.0).contains(&p) { Ok(p) } else { Err(wrong()) }
 }
 
+/// The option of a policy that bounds what a request waits for before its admission, if one does.
+fn limit(account: Account, setting: &Setting) -> Option<&'static str> {
+    let policy = setting.policy.as_str();
+    let engine = &setting.engine;
+    // Options of vLLM that bound the same, of which one cannot tell here which did.
+    let unclear = |names: &[&str]| engine.given().iter().any(|(name, _)| names.contains(name));
+    match account {
+        Account::WaitSlots if unclear(&["max_num_active_seqs"]) => None,
+        Account::WaitBudget
+            if unclear(&[
+                "max_num_scheduled_tokens",
+                "long_prefill_token_threshold",
+                "prefill_schedule_interval",
+            ]) =>
+        {
+            None
+        }
+        // A static batch is closed, however many it may have.
+        Account::WaitSlots => (policy != "static").then_some("max_num_seqs"),
+        Account::WaitBlocks if setting.is_vllm() => Some("num_kv_blocks"),
+        Account::WaitBlocks => Some("kv_blocks"),
+        Account::WaitBudget => match policy {
+            "sarathi" | "sglang" => Some("chunk"),
+            "prefill-first" | VLLM_V1 => Some("max_num_batched_tokens"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Where the time of the slowest requests of a run went.
 pub struct TailAnswer {
     p: f64,
@@ -249,8 +280,8 @@ impl TailAnswer {
         Self { p, ttft: ledger.tail_by_ttft(p), e2e: ledger.tail_by_e2e(p) }
     }
 
-    /// One sentence for each latency, and the accounts below it.
-    pub fn lines(&self) -> Vec<(&'static str, String)> {
+    /// One sentence for each latency of a run with this setting, and the accounts below it.
+    pub fn lines(&self, setting: &Setting) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         for (name, tail) in [("TTFT", &self.ttft), ("E2E", &self.e2e)] {
             let Some(tail) = tail else {
@@ -263,12 +294,13 @@ impl TailAnswer {
             lines.push((
                 name,
                 format!(
-                    "the slowest {} ({} from {} on) spend {} of it on {}",
+                    "the slowest {} ({} from {} on) spend {} of it on {}{}",
                     format::percent(1.0 - self.p / 100.0),
                     format::things(tail.requests as u64, "request"),
                     report_text::time(tail.from.seconds()),
                     share(dominant),
-                    dominant.meaning().0
+                    dominant.meaning().0,
+                    limit(dominant, setting).map_or(String::new(), |name| format!(" ({name})"))
                 ),
             ));
             let parts: Vec<String> = Account::ALL

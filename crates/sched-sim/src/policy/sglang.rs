@@ -33,6 +33,7 @@
 //! allocation evicts in excess where pages have several tokens. A page is a KV block of the server.
 
 use crate::error::{Result, SimError};
+use crate::history::Held;
 use crate::memory::Reserve;
 use crate::policy::{Horizon, Policy, limit};
 use crate::step::Step;
@@ -152,6 +153,9 @@ impl SgLang {
             let own = done.next_multiple_of(page) - done;
             let most = chunk.min(room.min(free).saturating_add(own));
             let tokens = if rest <= most { rest } else { whole_pages(most) };
+            if tokens < rest && most < chunk {
+                step.hold(Held::Blocks);
+            }
             if tokens == 0 {
                 return Ok(());
             }
@@ -184,6 +188,7 @@ impl SgLang {
             let refused = step.running() > 0 && room <= needed;
             if refused || !step.next_fits(tokens) {
                 self.full = true;
+                step.hold(Held::Blocks);
                 break;
             }
             if tokens == 0 {
@@ -253,6 +258,7 @@ impl SgLang {
         self.ratio = ((made + AHEAD * n) as f64 / (asked + 1) as f64).min(1.0);
         self.decays = 0;
         self.retracted = true;
+        step.hold(Held::Blocks);
         self.full = false;
         Ok(())
     }
@@ -297,6 +303,9 @@ impl Policy for SgLang {
         while in_progress(step).is_none() && step.swap_in() {}
         if !self.full || in_progress(step).is_some() {
             self.prefill(step)?;
+        } else {
+            // What was refused was too large, unless there was no slot, which is still so.
+            step.hold(Held::Blocks);
         }
         if step.work().is_empty() {
             if step.free_blocks() < step.decode_blocks() {

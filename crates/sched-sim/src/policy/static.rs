@@ -11,6 +11,7 @@
 //! whoever is there.
 
 use crate::error::Result;
+use crate::history::Held;
 use crate::memory::Reserve;
 use crate::policy::{Horizon, Policy, limit};
 use crate::step::Step;
@@ -66,6 +67,8 @@ impl Policy for StaticBatch {
 
     fn fill(&mut self, step: &mut Step<'_>) -> Result<()> {
         if step.running() > 0 {
+            // Nobody joins, whatever is free.
+            step.hold(Held::Slots);
             return step.decode_all();
         }
         while step.swap_in() {}

@@ -90,6 +90,19 @@ struct Flight {
     cached_blocks: u64,
     /// Who runs and is not in it.
     left_out: Vec<u64>,
+    /// Prompt chunks and decodes in it of those who left after it was scheduled and before it began.
+    gone: (u64, u64),
+}
+
+impl Flight {
+    /// The request is over before the step begins.
+    fn lose(&mut self, id: u64) {
+        match self.plan.rows().iter().find(|row| row.id == id) {
+            Some(row) if row.prefill => self.gone.0 += 1,
+            Some(_) => self.gone.1 += 1,
+            None => {}
+        }
+    }
 }
 
 /// A request that was taken in, as far as its steps have run.
@@ -416,6 +429,9 @@ impl<T: StepTime> VllmReplica<T> {
             let Some((id, _, why)) = due else { break };
             let prefilled = self.scheduler.prefilled(id).unwrap_or_default();
             let Some(finished) = self.scheduler.abort(id) else { continue };
+            for flight in &mut self.in_flight {
+                flight.lose(id);
+            }
             self.leave(id, (prefilled, finished.outputs), now, why.ending());
             self.barren = 0;
         }
@@ -463,6 +479,7 @@ impl<T: StepTime> VllmReplica<T> {
             end: self.busy_until,
             work,
             left_out,
+            gone: (0, 0),
             held_tokens: self.scheduler.held_tokens() - plan.tokens(),
             used_blocks: self.scheduler.kv_cache().books().used,
             cached_blocks: self.scheduler.kv_cache().books().cached,
@@ -487,7 +504,7 @@ impl<T: StepTime> VllmReplica<T> {
         if let Some(before) = self.clock.now.0.checked_sub(1) {
             self.let_go(Ticks(before));
         }
-        let Flight { plan, end, work, .. } = flight;
+        let Flight { plan, end, work, gone, .. } = flight;
         self.scheduler.tell(end.0);
         self.scheduler.update_from_output(plan);
         let update = std::mem::take(&mut self.scheduler.update);
@@ -499,6 +516,7 @@ impl<T: StepTime> VllmReplica<T> {
         let finished = update.finished.len() as u64;
         if let Some(stretch) = stretch {
             self.clock.statistics.add(&stretch, finished);
+            self.clock.statistics.leave_out(&stretch, gone);
         } else {
             self.clock.statistics.completed += finished;
         }
@@ -613,7 +631,9 @@ impl<T: StepTime> VllmReplica<T> {
         let time = StretchTime::one(Ticks(end.0 - start.0));
         let running = self.in_batch;
         let blocks = Some([self.blocks(used_blocks, cached_blocks); 2]);
-        let stretch = Stretch { start, end, steps: 1, work, time, running, held_tokens, blocks };
+        let held = flight.plan.held();
+        let stretch =
+            Stretch { start, end, steps: 1, work, time, running, held_tokens, blocks, held };
         observer.stretch(&stretch);
         let area = stretch.duration().0;
         self.clock.statistics.in_system_time += area * u128::from(self.clock.inside());
@@ -673,8 +693,9 @@ impl<T: StepTime> VllmReplica<T> {
             let last = self.blocks(before + taken.before(new), cached - taken.evicted_before(new));
             let first = self.blocks(before + taken.first.0, cached - taken.first.1);
             let blocks = Some([first, last]);
+            let held = quiet.held;
             let stretch =
-                Stretch { start, end, steps: new, work, time, running, held_tokens, blocks };
+                Stretch { start, end, steps: new, work, time, running, held_tokens, blocks, held };
             observer.stretch(&stretch);
             self.clock.now = end;
             self.clock.statistics.in_system_time +=
@@ -708,7 +729,7 @@ impl<T: StepTime> VllmReplica<T> {
         self.beat = end;
         self.busy_until = end;
         if let Some(Flight { mut plan, .. }) = landed {
-            plan.repeat();
+            plan.repeat(quiet.held);
             self.busy_until = end.after(time.step(new));
             if Ticks::LONGEST_RUN < self.busy_until {
                 return Err(SimError::RunTooLong);
@@ -722,6 +743,7 @@ impl<T: StepTime> VllmReplica<T> {
                 used_blocks: after,
                 cached_blocks: cached - taken.evicted,
                 left_out: Vec::new(),
+                gone: (0, 0),
             });
         }
         self.empty = 0;

@@ -1,5 +1,6 @@
 //! What a step does, and what came of it.
 
+use crate::history::Held;
 use crate::step_time::StepWork;
 
 /// How a request came to be in a step.
@@ -49,6 +50,7 @@ pub struct Plan {
     /// For each of them the tokens whose KV it lost.
     pub(super) lost: Vec<u64>,
     pub(super) block_ids: Vec<u32>,
+    pub(super) held: Option<Held>,
     pub(super) tokens: u64,
     context: u64,
     work: StepWork,
@@ -61,6 +63,7 @@ impl Plan {
         self.preempted.clear();
         self.lost.clear();
         self.block_ids.clear();
+        self.held = None;
         self.begin_count();
     }
 
@@ -104,8 +107,10 @@ impl Plan {
         removed
     }
 
-    /// Makes it the plan of a later step of the same decodes, for which nobody had to go.
-    pub(super) fn repeat(&mut self) {
+    /// Makes it the plan of a later step of the same decodes, for which nobody had to go and in
+    /// which `held` keeps others waiting.
+    pub(super) fn repeat(&mut self, held: Option<Held>) {
+        self.held = held;
         self.admitted = self.rows.len();
         self.preempted.clear();
         self.lost.clear();
@@ -133,6 +138,12 @@ impl Plan {
     #[must_use]
     pub fn lost(&self) -> &[u64] {
         &self.lost
+    }
+
+    /// What holds back the head of the queue; none if nobody waits.
+    #[must_use]
+    pub fn held(&self) -> Option<Held> {
+        self.held
     }
 
     /// Tokens that the step computes.

@@ -14,6 +14,7 @@ use super::config::{EngineVersion, QueuePolicy, VllmConfig};
 use super::plan::{FinishReason, Finished, Kind, Plan, Scheduled, Update};
 use crate::admission::Shut;
 use crate::error::Result;
+use crate::history::Held;
 use crate::kv_cache::{BlockTable, Content, FreedOrder, Hit, KvCache, KvCounters, KvOptions};
 
 /// A request as it is handed to the scheduler.
@@ -651,9 +652,12 @@ impl VllmV1 {
         self.schedule_running(&mut plan, &mut pass);
         plan.admitted = plan.rows.len();
         // A step that preempted admits nobody: the victim would be the first to come back.
-        if plan.preempted.is_empty() {
-            self.schedule_waiting(&mut plan, &mut pass);
-        }
+        plan.held = if plan.preempted.is_empty() {
+            let met = self.schedule_waiting(&mut plan, &mut pass);
+            self.held_by_limit(pass.room).or(met)
+        } else {
+            Some(Held::Blocks)
+        };
         self.scheduled_tokens += plan.tokens;
         self.held += plan.tokens;
         self.executed += u64::from(plan.tokens > 0);
@@ -661,6 +665,17 @@ impl VllmV1 {
             self.last_prefill = Some(self.executed);
         }
         plan
+    }
+
+    /// What keeps everybody out of a step with so many tokens left, whoever waits.
+    fn held_by_limit(&self, room: u64) -> Option<Held> {
+        if self.max_active <= self.running.len() {
+            Some(Held::Slots)
+        } else if room == 0 {
+            Some(Held::Budget)
+        } else {
+            None
+        }
     }
 
     /// How many tokens a request may have in this step; `u64::MAX` is no limit.
@@ -863,8 +878,9 @@ impl VllmV1 {
         self.waiting.push_front(slot, seq);
     }
 
-    /// Section 2b.
-    fn schedule_waiting(&mut self, plan: &mut Plan, pass: &mut Pass) {
+    /// Section 2b; what the head of the queue meets that is not admitted.
+    fn schedule_waiting(&mut self, plan: &mut Plan, pass: &mut Pass) -> Option<Held> {
+        let mut met = None;
         // Those whose output of before a preemption is still on its way: with two steps in flight
         // there are none, with more there can be.
         let mut aside: Vec<u32> = Vec::new();
@@ -882,11 +898,13 @@ impl VllmV1 {
             let (hit, computed) = self.found(seq);
             let carries_prefill = computed + 1 < seq.tokens;
             if pass.hold && carries_prefill {
+                met = Some(Held::Budget);
                 break;
             }
             let mut n = (seq.tokens - computed).min(pass.cap);
             if pass.room < n {
                 if !self.config.enable_chunked_prefill {
+                    met = Some(Held::Budget);
                     break;
                 }
                 n = pass.room;
@@ -894,6 +912,7 @@ impl VllmV1 {
             // The head blocks all behind it, under both policies, and displaces nobody.
             if !self.fits(hit, slot, computed + n) {
                 self.kv.count_failed_allocations(1);
+                met = Some(Held::Blocks);
                 break;
             }
             let seq = &mut self.seqs[slot as usize];
@@ -902,6 +921,7 @@ impl VllmV1 {
             let queried = if brought == 0 { seq.tokens } else { 0 };
             if !self.kv.admit(&mut seq.table, hit, queried, computed + n) {
                 seq.brought = brought;
+                met = Some(Held::Blocks);
                 break;
             }
             self.kv.register(&mut seq.table, (computed + n).min(seq.tokens));
@@ -936,6 +956,7 @@ impl VllmV1 {
         for slot in aside.into_iter().rev() {
             self.waiting.push_front(slot, &self.seqs[slot as usize]);
         }
+        met
     }
 
     /// What the prefix cache has of a request that waits, and how many of its tokens are computed

@@ -5,7 +5,7 @@
 //! done one by one, in the order in which the scheduler would have done them, since the order
 //! decides which block is handed out and evicted. All else is a number that grows by one a step.
 
-use super::{Plan, QueuePolicy, VllmV1};
+use super::{Held, Plan, QueuePolicy, VllmV1};
 
 /// A state in which the scheduler would do the same for some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(in crate::vllm_v1) struct Quiet {
     pub context: u64,
     /// Whether an arrival would change it.
     pub arrivals: bool,
+    /// What holds back whoever waits.
+    pub held: Option<Held>,
     head: Head,
 }
 
@@ -93,7 +95,8 @@ impl VllmV1 {
         if decodes == 0 || holds && (self.backlogged || waiting > 0) {
             return None;
         }
-        let (head, arrivals) = if room == 0 || self.max_active <= decodes {
+        let limit = self.held_by_limit(room);
+        let (head, arrivals) = if limit.is_some() {
             // Nobody is admitted, whoever waits.
             (Head::Unseen, holds)
         } else if let Some(slot) = self.waiting.head() {
@@ -135,7 +138,12 @@ impl VllmV1 {
             steps = steps.min(left);
             context += seq.computed + 1;
         }
-        Some(Quiet { steps, decodes: decodes as u64, context, arrivals, head })
+        let held = limit.or(match head {
+            Head::Unseen => None,
+            Head::TooLong(_) => Some(Held::Budget),
+            Head::NoBlocks(_) => Some(Held::Blocks),
+        });
+        Some(Quiet { steps, decodes: decodes as u64, context, arrivals, held, head })
     }
 
     /// Why the head of the queue would not be admitted with `room` tokens left; `None` if it would.
