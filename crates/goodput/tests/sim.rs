@@ -1050,8 +1050,8 @@ fn what_all_settings_share_stands_above_the_table() {
     assert!(markdown.contains(&format!("\n- settings         {shared}")), "{markdown}");
     let csv = sim(&format!("{options} --format csv"));
     let (header, rows) = csv.split_once('\n').unwrap();
-    assert!(header.contains(",timeout,until,warm_up,cool_down,figure,"), "{header}");
-    assert!(rows.lines().all(|row| row.contains(",5s,4s,3,,")), "{rows}");
+    assert!(header.contains(",timeout,cancel,until,warm_up,cool_down,figure,"), "{header}");
+    assert!(rows.lines().all(|row| row.contains(",5s,,4s,3,,")), "{rows}");
     // The batch and the chunk have columns, and what is the default needs no line.
     assert!(!sim("--requests 30 --max-num-seqs 8 --chunk 64,128").contains("  settings "));
     let users = sim("--requests 30 --users 5 --think 2s --chunk 64,128");
@@ -1099,7 +1099,7 @@ fn seeds_say_who_got_no_answer() {
         "ttft<=500ms, tpot<=15ms\n",
         "timed out",
         "\nOVERLOADED: decode-first in ",
-        "\nW28 in 2 of 2 runs: requests were left at the end, or timed out (the first: 22.0 % of ",
+        "\nW28 in 2 of 2 runs: requests were left at the end, or given up (the first: 22.0 % of ",
     ] {
         assert!(text.contains(says) && markdown.contains(says), "{says}: {text}{markdown}");
     }
@@ -1257,8 +1257,11 @@ fn tables_of_markdown_end_before_the_next_line() {
 fn rows(arguments: &str) -> std::collections::BTreeMap<String, String> {
     let text = sim(&format!("{arguments} --format csv"));
     let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let place = |name| header.iter().position(|column| column == name).unwrap();
+    let (figure, value) = (place("figure"), place("value"));
     let rows = reader.records().map(|row| row.unwrap());
-    rows.map(|row| (row[17].to_owned(), row[18].to_owned())).collect()
+    rows.map(|row| (row[figure].to_owned(), row[value].to_owned())).collect()
 }
 
 /// What a run is in JSON it is under `--seeds`: the same names and types, and the same figures under
@@ -1449,7 +1452,7 @@ fn prefixes_that_nobody_keeps_are_told() {
 fn what_some_rows_have_is_said_of_them() {
     let run = "--requests 200 --chunk 100 --rate 5/s --timeout 8s --policy decode-first";
     let text = sim(&format!("{run} --max-num-seqs 8,64"));
-    let says = "W28 in 1 of 2 runs (max_num_seqs 8): requests were left at the end, or timed out";
+    let says = "W28 in 1 of 2 runs (max_num_seqs 8): requests were left at the end, or given up";
     assert!(text.contains(says), "{text}");
     let seeds = sim(&format!("{run} --max-num-seqs 8,64 --seeds 2"));
     assert!(seeds.contains("W28 in 1 of 4 runs (max_num_seqs 8 in 1 of 2): "), "{seeds}");
