@@ -37,8 +37,8 @@ use sched_sim::vllm_v1::VllmConfig;
 use sched_sim::workload::{ClosedLoop, Generated, WorkloadSpec};
 use sched_sim::{
     AdmissionRule, BatchHistory, InterTokenLatency, Observer, OfferedLoad, RateScale,
-    RequestDetail, RunEnd, RunResult, RunStatistics, SimError, StepTime, Ticks, TokenBucket,
-    Workload, WorkloadRequest,
+    RequestDetail, RunEnd, RunResult, RunStatistics, SimError, StepTime, StepWork, Ticks,
+    TokenBucket, Workload, WorkloadRequest,
 };
 use serving_io::chrome_trace::{self, TraceWindow};
 use serving_io::engine::EngineOptions;
@@ -190,7 +190,7 @@ pub struct Arguments {
     users: Vec<String>,
     /// Run every setting with so many seeds, from --seed on: means with intervals, and differences
     /// to the first setting on the same requests, or on those of the same random streams where lists
-    /// draw others.
+    /// draw others or clients wait for answers.
     #[arg(long, value_name = "N", value_parser = served::count_from(2, 10_000))]
     #[arg(conflicts_with = "requests_out")]
     seeds: Option<u64>,
@@ -748,6 +748,7 @@ fn run_setting(
             (served::run_open(&mut *server, workload, timeout, observer)?, loads)
         }
         Arriving::Waiting(clients) => {
+            takes_time(&setting, cost.inner())?;
             driven = served::run_waiting(&mut *server, clients, setting.timeout, observer)?;
             arrives(&setting, &server.statistics(), driven.workload().requests().first())?;
             let result = driven.result(&*server, server.statistics().kv.is_some());
@@ -756,6 +757,9 @@ fn run_setting(
         }
     };
     let workload = result.workload();
+    // Of clients who wait, not all are sent by the end of a run that is cut.
+    let asked_for = setting.drawn.as_ref().filter(|_| waits).map(|drawn| drawn.spec.requests);
+    let asked_for = asked_for.and_then(|n| usize::try_from(n).ok());
     arrives(&setting, result.statistics(), workload.requests().first())?;
     remarks.extend(without_effect(&setting, workload));
     remarks.extend(remarks::ignored_prefixes(&setting, workload));
@@ -811,13 +815,30 @@ fn run_setting(
         warm_up,
         findings,
         verdict,
-        requests: workload.len(),
+        requests: asked_for.unwrap_or(workload.len()),
         beyond,
         end: result.end(),
         setting,
         report,
         statistics,
     })
+}
+
+/// Refuses several servers with steps that take no time for clients who wait: answers of one instant
+/// are then told in an order that nobody defines.
+fn takes_time<T: StepTime>(setting: &Setting, cost: &T) -> Result<()> {
+    let (mut decode, mut prefill) = (StepWork::default(), StepWork::default());
+    (decode.decodes, decode.decode_context) = (1, 1);
+    (prefill.prefills, prefill.prefill_tokens, prefill.attention_doubled) = (1, 1, 1);
+    let servers = setting.pools.map_or(setting.replicas, |pools| pools.prefill + pools.decode);
+    if 1 < servers && [decode, prefill].iter().any(|work| cost.step(work) == Ticks::ZERO) {
+        bail!(
+            "--step-time: a step of one token takes no time under {}, so that the answers of \
+             {servers} servers come in no order; clients who wait for them need one: give it a base",
+            render::step_time_name(&setting.step_time)
+        );
+    }
+    Ok(())
 }
 
 /// What arrives, relative to what a server of the setting can give; of two pools that of the fuller
@@ -1017,7 +1038,7 @@ fn write_timelines(path: &Path, result: &RunResult<'_>) -> Result<()> {
         // A run whose steps cost nothing has no duration to take rates over.
         duration: Some(result.statistics().duration().instant()).filter(|d| 0.0 < d.seconds()),
         truncated: result.end().is_truncated(),
-        tool: Some("goodput sim".to_owned()),
+        tool: Some(serving_io::simulation::TOOL.to_owned()),
         tool_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         ..Header::default()
     };

@@ -53,7 +53,7 @@ fn users_stop_waiting() {
     assert!(gone.contains(says), "{gone}");
     let both = sim(&format!("{STEPS} {users} --cancel 50%,25ms --timeout 25ms"));
     assert!(
-        both.contains("% of the requests timed out or were cancelled by their clients"),
+        both.contains("% were cancelled by their clients: latencies are of the others, and the"),
         "{both}"
     );
 }
@@ -176,6 +176,131 @@ fn a_trace_has_seeds_for_what_draws() {
     assert!(run("--replicas 3 --router random --seed 9").contains("150 requests, seed 9"));
     assert!(run("--cancel 10%,2s --seeds 2").contains("150 requests, seeds 1 to 2"));
     assert!(!run("").contains("seed"));
+}
+
+/// Clients who wait send a faster server more requests, so that rows meet others; those who go away
+/// are of the same requests.
+#[test]
+fn the_same_requests_are_said_where_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    run_in(dir.path(), "trace generate --requests 60 --rate 14/s -o t.jsonl".split(' '));
+    let common = "--requests 60 --chunk 64 --step-time base=10ms --max-num-seqs 2,4 --seeds 2";
+    for (clients, same) in [
+        ("--rate 9/s", true),
+        ("--rate 9/s --timeout 2s", true),
+        ("--rate 9/s --cancel 10%,1s --cancel 30%,1s", true),
+        ("--rate 9/s,11/s", false),
+        ("--users 5", false),
+        ("--rate 3/s --turns 3 --think 1s", true),
+        ("--rate 3/s --turns 3 --think 1s --think-after answer", false),
+    ] {
+        let text = sim(&format!("{common} {clients}"));
+        let says = if same {
+            " on the same requests, paired"
+        } else {
+            " by the same random streams, paired"
+        };
+        assert!(text.contains(says), "{clients}: {text}");
+    }
+    let trace =
+        "--trace t.jsonl --max-num-seqs 2 --chunk 64 --cancel 0%,1s --cancel 30%,1s --seeds 2";
+    let text = sim_in(dir.path(), trace);
+    assert!(text.contains(" on the same requests, paired"), "{text}");
+    let policies = "--policy decode-first,prefill-first --requests 60 --chunk 64 --max-num-seqs 4";
+    let explained = |rest: &str| {
+        let text = sim(&format!("{policies} {rest}"));
+        let not = "Not compared by rules: clients who wait for answers send a faster server more requests";
+        (text.contains("What the policies"), text.contains(not))
+    };
+    assert_eq!(explained("--rate 9/s"), (true, false));
+    assert_eq!(explained("--users 5"), (false, true));
+}
+
+/// By hand, with steps of 10 ms: the tokens of a prompt and five answers are made at 20, 30, 40, 50
+/// and 60 ms under decode-first. Whoever leaves at 55 ms is noticed at 60 ms, when all five are made.
+#[test]
+fn a_last_token_in_vain_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let tokens = |leave: &str| -> Value {
+        let run = format!(
+            "--max-num-seqs 1 --chunk 16 --requests 1 --rate 1/s --input-tokens 10 --output-tokens 5 \
+             --step-time base=10ms --requests-out o.jsonl {leave}"
+        );
+        sim_in(dir.path(), &run);
+        let text = std::fs::read_to_string(dir.path().join("o.jsonl")).unwrap();
+        let row: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        serde_json::json!([row["outcome"], row["output_tokens"]])
+    };
+    let said = |outcome: &str, tokens: u32| serde_json::json!([outcome, tokens]);
+    assert_eq!(tokens("--timeout 60ms"), said("completed", 5));
+    assert_eq!(tokens("--timeout 55ms"), said("timed_out", 5));
+    assert_eq!(tokens("--cancel 100%,55ms"), said("cancelled", 5));
+    assert_eq!(tokens("--timeout 45ms"), said("timed_out", 4));
+}
+
+/// What a report says of the timelines of a run is what the run says of itself, where clients leave:
+/// the same warning, and no failures beside it; and nothing of requests that were left where none was.
+#[test]
+fn a_report_on_a_run_says_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let common = "--requests 120 --max-num-seqs 4 --chunk 128 --rate 3/s --slo ttft<500ms \
+                  --requests-out o.jsonl";
+    let finding = |text: &str, id: &str| {
+        text.lines().find(|l| l.trim_start().starts_with(id)).map(|l| l.trim().to_owned())
+    };
+    for leave in ["--cancel 50%,1s", "--timeout 3s", "--timeout 3s --cancel 30%,1s", "--until 20s"]
+    {
+        let run = sim_in(dir.path(), &format!("{common} {leave}"));
+        let report = run_in(dir.path(), ["report", "o.jsonl", "--slo", "ttft<500ms"]);
+        for id in ["W28", "W37"] {
+            assert_eq!(finding(&run, id), finding(&report, id), "{leave}: {run}{report}");
+        }
+        assert!(finding(&run, "W28").is_some(), "{leave}: {run}");
+    }
+    let short = "--requests 50 --rate 1/s --arrivals deterministic --input-tokens 5 --output-tokens 1 \
+                 --max-num-seqs 4 --chunk 64 --step-time base=10ms --until 5500ms --requests-out o.jsonl";
+    let run = sim_in(dir.path(), short);
+    let report = run_in(dir.path(), ["report", "o.jsonl"]);
+    assert!(run.contains("TRUNCATED") && run.contains("5 injected = 5 completed"), "{run}");
+    assert_eq!((finding(&run, "W28"), finding(&report, "W28")), (None, None), "{report}");
+    // Of clients who wait not all requests are sent then.
+    let users = sim_in(
+        dir.path(),
+        &short.replace("--rate 1/s --arrivals deterministic", "--users 2 --think 1s"),
+    );
+    assert!(users.contains("50 requests, seed 1"), "{users}");
+}
+
+/// Times that no run reaches: whoever goes away later stays, and who thinks longer is told. A fleet
+/// whose steps take no time has no order of answers.
+#[test]
+fn what_clients_cannot_do_is_said() {
+    let common = "--requests 60 --max-num-seqs 4 --chunk 64 --step-time base=10ms";
+    let stay = json(&format!("{common} --cancel 100%,lognormal:median=3000000000s,sigma=9"));
+    let gone = stay["runs"][0]["simulation"]["cancelled_requests"].as_u64().unwrap();
+    let books = &stay["runs"][0]["simulation"];
+    assert_eq!(books["completed"].as_u64().unwrap() + gone, 60, "{books}");
+    let dir = tempfile::tempdir().unwrap();
+    let row = "arrival_s,input_tokens,output_tokens,cancel_after\n0,5,2,1\n";
+    std::fs::write(dir.path().join("t.csv"), row).unwrap();
+    let said = [
+        "--users 3 --think lognormal:median=1000000s,sigma=10 --seed 2",
+        "--users 3 --think -1s",
+        "--users 3 --think 1e30s",
+        "--cancel 10%,exponential:mean=9999999999s",
+        "--users 3 --replicas 2 --step-time prefill=1us/token",
+        "--turns 2 --think 1s --think-after answer --step-time base=0s --disagg prefill=1,decode=1 \
+         --kv-transfer 1us/token",
+        "--trace t.csv",
+    ]
+    .map(|rest| {
+        sim_in(
+            dir.path(),
+            &format!("--requests 60 --max-num-seqs 4 --chunk 64 {rest}")
+                .replace("--requests 60 --max-num-seqs 4 --chunk 64 --trace", "--trace"),
+        )
+    });
+    insta::assert_snapshot!("cannot", said.concat());
 }
 
 /// As data: what clients do stands with the settings, and what was lost is counted.

@@ -433,8 +433,13 @@ impl<'w> Books<'w> {
             },
             cancelled: (ending == Ending::Cancelled).then_some(at),
             timed_out: (ending == Ending::TimedOut).then_some(at),
-            output_tokens: ((!matches!(ending, Ending::Rejected(_)) || 0 < progress.output_tokens)
-                && asked != Some(progress.output_tokens))
+            output_tokens: match ending {
+                // Refused at the door it made none, which goes without saying.
+                Ending::Rejected(_) => 0 < progress.output_tokens,
+                Ending::Completed => asked != Some(progress.output_tokens),
+                // Who left too early for it may have been made the last token all the same.
+                Ending::Cancelled | Ending::TimedOut => true,
+            }
             .then_some(progress.output_tokens),
             stalls: progress.stalls.clone(),
             held: progress.held.clone(),

@@ -125,8 +125,8 @@ pub struct RequestDetail {
     pub cancelled: Option<Ticks>,
     /// When the server took note that its client had stopped waiting, likewise.
     pub timed_out: Option<Ticks>,
-    /// Output tokens made, if fewer than asked for although it is over: the client left before, or
-    /// `max_model_len` ended it.
+    /// Output tokens made, if its client left before it had all of them, or if they are fewer than
+    /// asked for as `max_model_len` ended it.
     pub output_tokens: Option<u64>,
     /// Its preemptions, in order.
     pub stalls: Vec<Stall>,

@@ -264,7 +264,7 @@ fn bad_laws_are_told_what_would_be_right() {
     law of arrivals `sine:0.5,60`: expected a time such as 5s or 200ms for `period`, got `60`
     law of times ``: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
     law of times `5`: expected a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, `lognormal:median=10s,sigma=1`
-    law of times `exponential:mean=-1s`: expected a time such as 5s or 200ms for `mean`, got `-1s`
+    duration `-1s`: expected a time of at least 0
     system prompts `count=4`: expected a whole number up to 2^53 for `tokens`
     ");
 }

@@ -9,7 +9,7 @@ use metrics_core::slo::{Latency, SloSet};
 use metrics_core::table::RequestTable;
 use metrics_core::units::Quantity;
 use metrics_core::validity::evidence::{
-    LimitFacts, Load, Objectives, Rate, Server, Spread, Stated,
+    Conservation, LimitFacts, Load, Objectives, Rate, Server, Spread, Stated,
 };
 use metrics_core::validity::{Evidence, Facts};
 
@@ -37,6 +37,9 @@ pub fn facts(run: &Run, requests: &RequestTable, slo: &SloSet, report: Option<&R
         counts_disagree: note(run, "counts-disagree"),
         called_invalid: note(run, "result-invalid"),
         latencies: report.and_then(|r| r.latencies),
+        // The requests of a simulation are its books; counts of a large file are not in the table.
+        conservation: (run.tool.name == crate::simulation::TOOL && !requests.is_empty())
+            .then(|| Conservation::of(requests)),
         ..Evidence::of(requests, slo)
     })
 }

@@ -462,6 +462,7 @@ impl Scenario {
         check_version(file, text, &raw.schema_version)?;
         let files = raw.files();
         let span = raw.workload.span();
+        let after_arrival = raw.thinks_after_arrival();
         let workload = source.workload(raw.workload.into_inner(), span)?;
         let mut variants: Vec<Variant> = Vec::new();
         let name = source.name(&raw.name)?;
@@ -469,7 +470,7 @@ impl Scenario {
         let settings = raw.settings.map(Spanned::into_inner).unwrap_or_default();
         match raw.variants {
             None => {
-                source.users_of(settings.users.as_ref(), &workload)?;
+                source.users_of(settings.users.as_ref(), &workload, after_arrival.as_ref())?;
                 let variant = source.variant(&raw.name, settings, span)?;
                 variants.push(variant);
             }
@@ -485,7 +486,7 @@ impl Scenario {
                         let problem = format!("another variant is named `{}`", name.get_ref());
                         return Err(source.wrong(name.span(), problem));
                     }
-                    source.users_of(settings.users.as_ref(), &workload)?;
+                    source.users_of(settings.users.as_ref(), &workload, after_arrival.as_ref())?;
                     variants.push(source.variant(&name, settings, span)?);
                 }
             }
@@ -495,6 +496,12 @@ impl Scenario {
 }
 
 impl RawScenario {
+    /// Where it says that think times count from arrivals, if it does.
+    fn thinks_after_arrival(&self) -> Option<Span> {
+        let after = self.workload.get_ref().generate.as_ref()?.get_ref().think_after.as_ref()?;
+        (after.get_ref().trim() == ThinkAfter::Arrival.name()).then(|| after.span())
+    }
+
     /// The files that its texts name, each once.
     fn files(&self) -> Vec<PathBuf> {
         fn text(value: Option<&Spanned<String>>) -> Option<&str> {
@@ -692,8 +699,17 @@ impl Source<'_> {
     }
 
     /// That users are of generated requests.
-    fn users_of(self, users: Option<&Spanned<u64>>, workload: &WorkloadSource) -> Result<()> {
+    fn users_of(
+        self,
+        users: Option<&Spanned<u64>>,
+        workload: &WorkloadSource,
+        after_arrival: Option<&Span>,
+    ) -> Result<()> {
         let Some(users) = users else { return Ok(()) };
+        if let Some(span) = after_arrival {
+            let problem = "`users` wait for their answers, so that `think_after` is `answer`";
+            return Err(self.wrong(span.clone(), problem));
+        }
         if matches!(workload, WorkloadSource::Generated(_)) {
             return Ok(());
         }

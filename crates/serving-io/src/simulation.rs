@@ -10,6 +10,9 @@ use sched_sim::RunResult;
 
 use crate::timeline::{Header, Writer};
 
+/// The tool of a header, by which a run is known as one that was simulated.
+pub const TOOL: &str = "goodput sim";
+
 /// Writes the run with a header, and gives the writer back.
 ///
 /// # Errors

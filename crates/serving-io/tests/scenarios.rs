@@ -197,6 +197,10 @@ fn clients_of_a_scenario_may_talk_and_leave() {
     let users = &Scenario::parse("s.toml", &users).unwrap().variants[0];
     assert_eq!((users.users, users.timeout), (Some(3), Some("9s".parse().unwrap())));
     assert_snapshot!(fault("seed = 7", &format!("{sessions}\nthink_after = \"token\"")), @"s.toml, line 12, `think_after`: start of a think time `token`: expected `arrival` or `answer`");
+    let from_arrivals = format!("{sessions}\nthink_after = \"arrival\"");
+    let users =
+        SOUND.replace("seed = 7", &from_arrivals).replace("chunk = 128", "chunk = 128\nusers = 3");
+    assert_snapshot!(Scenario::parse("s.toml", &users).unwrap_err(), @"s.toml, line 12, `think_after`: `users` wait for their answers, so that `think_after` is `answer`");
     assert_snapshot!(fault("seed = 7", "seed = 7\nthink_after = \"answer\""), @"s.toml, line 10, `think_after`: `think_after` is for `turns` and `think`");
     assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"5s\""), @"s.toml, line 10, `cancel`: cancellations `5s`: expected a share of the clients and how long after their arrival they go away, such as `10%,exponential:mean=5s`");
     assert_snapshot!(fault("seed = 7", "seed = 7\ncancel = \"50%,uniform:5s,2s\""), @"s.toml, line 10, `cancel`: cancel.after.max must be at least min, 5s, got 2s");

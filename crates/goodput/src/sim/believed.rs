@@ -98,9 +98,7 @@ pub(super) const fn conservation(statistics: &RunStatistics) -> Conservation {
 pub(super) fn raised(facts: &Facts, overload: Option<Overload>) -> (Vec<Finding>, Verdict) {
     let guessed = |f: &Finding| f.check.id == "W04" && f.get("sent_within_s").is_none();
     let mut findings = findings(facts);
-    // Who is refused or gives up is in the books, and asked for.
-    let asked = |f: &Finding| f.check.id == "W37" && f.get("completed").is_none_or(|n| 0.0 < n);
-    findings.retain(|f| CHECKS.contains(&f.check.id) && !guessed(f) && !asked(f));
+    findings.retain(|f| CHECKS.contains(&f.check.id) && !guessed(f));
     if let Some(Overload::Growing(load)) = overload {
         findings.extend(overloaded(load));
         findings.sort_by(|a, b| b.level.cmp(&a.level).then(a.check.id.cmp(b.check.id)));

@@ -238,7 +238,8 @@ struct Group {
 fn by_key(runs: &[Simulated]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut places: HashMap<Vec<(&'static str, String)>, usize> = HashMap::new();
-    for (run, simulated) in runs.iter().enumerate().filter(|(_, r)| !r.setting.is_vllm()) {
+    let compared = |r: &Simulated| !r.setting.is_vllm() && !r.setting.waits();
+    for (run, simulated) in runs.iter().enumerate().filter(|(_, r)| compared(r)) {
         let key = shared(&simulated.setting);
         let place = *places.entry(key).or_insert_with_key(|key| {
             groups.push(Group { key: key.clone(), runs: Vec::new() });
@@ -255,7 +256,8 @@ pub fn explained(runs: &[Simulated]) -> Vec<Explained<'_>> {
         return Vec::new();
     }
     let groups = by_key(runs);
-    let of_vllm: Vec<usize> = (0..runs.len()).filter(|&i| runs[i].setting.is_vllm()).collect();
+    let is_of_vllm = |s: &Setting| s.is_vllm() && !s.waits();
+    let of_vllm: Vec<usize> = (0..runs.len()).filter(|&i| is_of_vllm(&runs[i].setting)).collect();
     let entries_of = |group: &Group| {
         let caching = caching(runs, &group.runs);
         let beside = of_vllm.iter().filter(|&&i| stands_beside(&runs[i], &group.key, caching));
@@ -327,6 +329,12 @@ fn several_policies(runs: &[Simulated]) -> bool {
     runs.iter().any(|r| r.setting.policy != runs[0].setting.policy)
 }
 
+/// Whether several policies were run for clients who wait, whose requests are not the same.
+pub fn wait(runs: &[Simulated]) -> bool {
+    let waiting: Vec<&Setting> = runs.iter().map(|r| &r.setting).filter(|s| s.waits()).collect();
+    waiting.iter().any(|s| s.policy != waiting[0].policy)
+}
+
 /// Runs of several policies that are in none of the groups, as they differ from all others in more
 /// than the policy; by their places.
 pub fn alone(runs: &[Simulated], groups: &[Explained<'_>]) -> Vec<usize> {
@@ -337,7 +345,7 @@ pub fn alone(runs: &[Simulated], groups: &[Explained<'_>]) -> Vec<usize> {
     // A run that was cut, or has none of the figures, is in no group for that.
     let could = |r: &Simulated| {
         let figure = |name| percentile(r.report.as_ref(), name, P99.2).is_some();
-        !r.is_truncated() && figure("tpot") && figure("ttft")
+        !r.setting.waits() && !r.is_truncated() && figure("tpot") && figure("ttft")
     };
     let several = several_policies(runs);
     let left = |(i, r): (usize, &Simulated)| (several && could(r) && !is_in[i]).then_some(i);

@@ -334,7 +334,12 @@ pub(super) fn is_of_users(name: &str) -> bool {
 /// What is drawn, in words: arrivals, lengths, and what else there is.
 pub fn described(spec: &WorkloadSpec) -> String {
     let after = spec.sessions.as_ref().map(|s| s.after).unwrap_or_default();
-    said_of(spec, format!("{}/s {}", spec.rate_per_s, spec.arrivals), Some(after), |_| true)
+    let arrivals = format!("{}/s {}", spec.rate_per_s, spec.arrivals);
+    let mut said = said_of(spec, arrivals, Some(after), |_| true);
+    if let Some(law) = spec.cancellations {
+        said.push_str(&format!("; clients who go away {law}"));
+    }
+    said
 }
 
 /// What is drawn for these settings, as far as they share it; users have no rate, and ask when they

@@ -111,14 +111,18 @@ fn of_policy(
     let all = with("--chunk", all, chunks, |s, n| s.chunk = *n)?;
     // Each policy has options of its own kind; whoever refuses stands in front of any.
     let all = if is_vllm {
-        let all = with("--policy", all, &lists.engines, |s, engine| {
+        let all = with("options of vllm-v1", all, &lists.engines, |s, engine| {
             s.engine = engine.clone().over(&base.engine);
         })?;
         let gateways = lists.servers.gateways(vec![base.server.gateway()])?;
-        with("--policy", all, &gateways, |s, gateway| s.server = gateway.clone())?
+        with("--max-waiting and other limits", all, &gateways, |s, gateway| {
+            s.server = gateway.clone();
+        })?
     } else {
         let servers = lists.servers.combinations(policy, &base.server)?;
-        with("--policy", all, &servers, |s, server| s.server = server.clone())?
+        with("--kv-blocks, --max-waiting and others", all, &servers, |s, server| {
+            s.server = server.clone();
+        })?
     };
     let all = with("--rate-scale", all, &lists.rate_scales, |s, scale| s.rate_scale = *scale)?;
     let all = with("--step-time", all, &lists.step_times, |s, t| s.step_time = t.clone())?;

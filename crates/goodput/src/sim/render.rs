@@ -10,6 +10,7 @@ use metrics_core::report::{Distribution, Report};
 use metrics_core::units::Quantity;
 use metrics_core::validity::{Finding, Level};
 use sched_sim::vllm_v1::VllmConfig;
+use sched_sim::workload::WorkloadSpec;
 use sched_sim::{
     DecodeFirst, KvStatistics, LoadLevel, OfferedLoad, Policy, RunEnd, RunStatistics, Ticks,
 };
@@ -43,6 +44,18 @@ fn line(text: &mut String, label: &str, content: &str) -> Result<()> {
 /// Whether settings run on several workloads.
 pub(super) fn several(all: &[&Setting]) -> bool {
     all.first().is_some_and(|first| all.iter().any(|s| s.workload != first.workload))
+}
+
+/// Whether settings meet the same requests, whoever goes away from them.
+pub(super) fn same_requests(all: &[&Setting]) -> bool {
+    let Some(first) = all.first() else { return true };
+    let spec = |s: &Setting| {
+        let spec = s.drawn.as_ref().map(|drawn| &drawn.spec);
+        spec.map(|spec| WorkloadSpec { cancellations: None, ..spec.clone() })
+    };
+    let own = spec(first);
+    let same = |s: &Setting| s.workload == first.workload || spec(s) == own;
+    all.iter().all(|s| !s.waits() && same(s))
 }
 
 /// How many requests, from the least to the most.
@@ -958,6 +971,12 @@ fn compared_with_none(
             text,
             "\nNot compared by rules, as more than the policy differs from the others (batch limit, KV blocks, prefix cache, who is refused): {}",
             few(&of)
+        )?;
+    }
+    if explain::wait(&answer.runs) {
+        writeln!(
+            text,
+            "\nNot compared by rules: clients who wait for answers send a faster server more requests, and others"
         )?;
     }
     Ok(())

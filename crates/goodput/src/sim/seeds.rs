@@ -156,6 +156,7 @@ pub fn run(
         said: said(&settings),
         drawn: generate::drawn_for(&settings),
         several: render::several(&settings),
+        others: !render::same_requests(&settings),
         requests: range(all.iter().flat_map(|r| r.runs.iter().map(|run| run.requests as u64))),
         seeds: (seed, last),
         confidence: confidence.get(),
@@ -195,6 +196,8 @@ struct Head<'a> {
     /// What all of them are drawn from, and whether they are drawn from several things.
     drawn: Option<String>,
     several: bool,
+    /// Whether its settings may meet other requests.
+    others: bool,
     /// The least and the most requests of a run.
     requests: Option<(u64, u64)>,
     seeds: (u64, u64),
@@ -279,8 +282,9 @@ fn text(head: &Head<'_>, means: &[Row<'_>], differences: &[Row<'_>], md: bool) -
             "\nDifference to {}{}, paired by seed\n{gap}{}\n{gap}\
              A difference that is smaller than its half width may be chance.\n",
             first.name,
-            // Another rate or law draws other requests from the same streams.
-            if head.several { " by the same random streams" } else { " on the same requests" },
+            // Another rate or law draws other requests from the same streams, and clients who wait for
+            // answers send what the server lets them.
+            if head.others { " by the same random streams" } else { " on the same requests" },
             table(differences).trim_end_matches('\n'),
         ));
     }

@@ -104,6 +104,12 @@ impl Setting {
         self.cancel.is_some() || 1 < most && self.router.draws()
     }
 
+    /// Whether clients wait for answers, so that a faster server is sent others, and more.
+    pub(super) fn waits(&self) -> bool {
+        let turns = || self.drawn.as_ref().is_some_and(|drawn| drawn.spec.waits_for_answers());
+        self.users.is_some() || turns()
+    }
+
     /// The policy, if it is not vLLM's.
     pub(super) fn named_policy(&self) -> Result<Box<dyn Policy>> {
         named(&self.policy, self.max_num_seqs, self.chunk, &self.server)

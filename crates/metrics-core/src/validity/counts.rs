@@ -168,7 +168,9 @@ pub const W39: Check = Check {
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(completed) = facts.completed {
+    // Who is refused or gives up in a simulation is in its books, and asked for.
+    let asked = |completed: u64| facts.conservation.is_some() && 0 < completed;
+    if let Some(completed) = facts.completed.filter(|&completed| !asked(completed)) {
         found.extend(failures(completed, facts.missed.unwrap_or(0), facts.outside));
     }
     found.extend(contradicting_counts(facts));

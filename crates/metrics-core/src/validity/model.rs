@@ -39,17 +39,17 @@ pub fn simulation_truncated(c: &Conservation) -> Option<Finding> {
     let share = |n: u64| n as f64 / c.injected as f64;
     let gave_up = c.timed_out.saturating_add(c.cancelled);
     (0 < c.injected && 0.01 < share(gave_up)).then(|| {
-        let how = match (c.timed_out, c.cancelled) {
-            (_, 0) => "timed out",
-            (0, _) => "were cancelled by their clients",
-            _ => "timed out or were cancelled by their clients",
+        let (late, gone) = (percent(share(c.timed_out)), percent(share(c.cancelled)));
+        let says = match (c.timed_out, c.cancelled) {
+            (_, 0) => format!("{late} of the requests timed out, and latencies are of the others"),
+            (0, _) => format!(
+                "{gone} of the requests were cancelled by their clients, and latencies and attainment are of the others"
+            ),
+            _ => format!(
+                "{late} of the requests timed out and {gone} were cancelled by their clients: latencies are of the others, and the attainment leaves out who was cancelled"
+            ),
         };
         let missing = 0.01 < share(c.cancelled);
-        let of = if missing { "latencies and attainment" } else { "latencies" };
-        let says = format!(
-            "{} of the requests {how}, and {of} are of the others",
-            percent(share(gave_up))
-        );
         let affected = [Subject::Ttft, Subject::Tpot, Subject::E2e, Subject::Goodput];
         let affected = if missing { &affected[..] } else { &affected[..3] };
         numbers(W28.finding(Level::Warn, says).affecting(affected))
@@ -87,8 +87,8 @@ pub const W28: Check = Check {
         Subject::Model,
     ],
     advice: text(
-        "let the simulation run until all requests have ended, or measure a window that ends before",
-        "让模拟运行到所有请求结束，或测量在此之前结束的窗口",
+        "let the simulation run until all requests have ended, or measure a window that ends before; where clients give up, look at a run in which they stay as well",
+        "让模拟运行到所有请求结束，或测量在此之前结束的窗口；有客户端放弃时，再看一次他们不放弃的运行",
     ),
     source: Source { work: "inference-sim#1127", section: "" },
     raised_by: &[Command::Report, Command::Sim],

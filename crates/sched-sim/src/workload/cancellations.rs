@@ -96,9 +96,10 @@ impl Leavers {
     ///
     /// Both are drawn for everybody: another share leaves the delays as they were, and a larger one
     /// has the same clients go away and some more.
-    pub(super) fn next(&mut self) -> Result<Option<Ticks>> {
+    pub(super) fn next(&mut self) -> Option<Ticks> {
         let goes = self.who.random::<f64>() < self.law.share;
-        let after = self.law.after.sample(&mut self.when)?;
-        Ok(goes.then_some(after))
+        // No run is as long as the longest time, so that whoever would go later stays.
+        let after = self.law.after.sample(&mut self.when).ok();
+        after.filter(|_| goes)
     }
 }

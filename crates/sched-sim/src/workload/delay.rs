@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 
 use crate::error::{Result, SimError};
 use crate::time::Ticks;
-use crate::workload::law::{Parameters, split, within};
+use crate::workload::law::{Parameters, bounded, split, within};
 
 /// A law of times.
 ///
@@ -72,7 +72,8 @@ impl Delay {
         }
     }
 
-    pub(super) fn sample(&self, rng: &mut Pcg64) -> Result<Ticks> {
+    /// Draws a time, or its seconds if it is beyond [`Ticks::LONGEST_RUN`].
+    pub(super) fn sample(&self, rng: &mut Pcg64) -> std::result::Result<Ticks, f64> {
         let seconds = match *self {
             Self::Constant(t) => return Ok(t),
             Self::Exponential { mean } => {
@@ -81,14 +82,15 @@ impl Delay {
             }
             Self::Uniform { min, max } => {
                 let width = max.since(min).unwrap_or_default().seconds();
-                return Ok(min.after(Ticks::from_seconds(rng.random::<f64>() * width)?));
+                let more = rng.random::<f64>() * width;
+                return Ok(min.after(Ticks::from_seconds(more).map_err(|_| more)?));
             }
             Self::LogNormal { median, sigma } => {
                 let z: f64 = StandardNormal.sample(rng);
                 median.seconds() * (sigma * z).exp()
             }
         };
-        Ticks::from_seconds(seconds)
+        Ticks::from_seconds(seconds).map_err(|_| seconds)
     }
 }
 
@@ -125,14 +127,16 @@ impl FromStr for Delay {
                 let p = read(&["median", "sigma"])?;
                 Ok(Self::LogNormal { median: p.time("median")?, sigma: p.number("sigma", None)? })
             }
-            time => time.parse().map(Self::Constant).map_err(|_| SimError::Grammar {
-                what: WHAT,
-                text: text.to_owned(),
-                expected:
-                    "a time such as `5s`, or one of `exponential:mean=10s`, `uniform:1s,5s`, \
-                           `lognormal:median=10s,sigma=1`"
+            time => {
+                bounded(time)?;
+                time.parse().map(Self::Constant).map_err(|_| SimError::Grammar {
+                    what: WHAT,
+                    text: text.to_owned(),
+                    expected: "a time such as `5s`, or one of `exponential:mean=10s`, \
+                               `uniform:1s,5s`, `lognormal:median=10s,sigma=1`"
                         .to_owned(),
-            }),
+                })
+            }
         }
     }
 }

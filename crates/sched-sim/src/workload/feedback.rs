@@ -300,7 +300,12 @@ impl Conversations {
 
     /// Lets a client think from `at` on.
     fn release(&mut self, mut client: Conversation, at: Ticks, think: Delay) -> Result<()> {
-        let at = at.after(think.sample(&mut client.thinks)?);
+        let time = think.sample(&mut client.thinks).map_err(|value| SimError::Parameter {
+            input: format!("a think time drawn from {think}, in seconds,"),
+            bound: "at most 3153600000, a hundred years",
+            value,
+        })?;
+        let at = at.after(time);
         self.thinking.insert((at.within_a_run("an arrival")?, client.number), client);
         Ok(())
     }
@@ -333,8 +338,7 @@ impl Conversations {
             None => self.mold.alone(id, self.issued, at, &mut client.draws),
             Some(session) => session.next(id, at, self.mold.lengths(&mut client.draws)),
         };
-        let cancel = client.leavers.as_mut().map(Leavers::next).transpose()?;
-        request.set_cancel_after(cancel.flatten());
+        request.set_cancel_after(client.leavers.as_mut().and_then(Leavers::next));
         if self.pace.after == ThinkAfter::Arrival {
             self.go_on(client, at)?;
         } else {

@@ -471,8 +471,7 @@ impl Arrivals for Generated {
                 let number = alone.number;
                 let id = RequestId::Number(number);
                 let mut request = alone.mold.alone(id, number, at, &mut alone.draws);
-                let cancel = alone.leavers.as_mut().map(Leavers::next).transpose()?;
-                request.set_cancel_after(cancel.flatten());
+                request.set_cancel_after(alone.leavers.as_mut().and_then(Leavers::next));
                 Some(request)
             }
             Source::Conversations(talk) => talk.next()?,

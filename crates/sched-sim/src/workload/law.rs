@@ -85,8 +85,19 @@ impl<'a> Parameters<'a> {
 
     /// A time with its unit.
     pub(crate) fn time(&self, name: &str) -> Result<Ticks> {
+        if let Some(text) = self.get(name) {
+            bounded(text)?;
+        }
         self.value(name, None, "a time such as 5s or 200ms", |t| t.parse().ok())
     }
+}
+
+/// Refuses what is a time but for its bounds, which the error names.
+pub(crate) fn bounded(text: &str) -> Result<()> {
+    let text = text.trim();
+    let is_time =
+        text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) && text.ends_with('s');
+    if is_time { text.parse::<Ticks>().map(|_| ()) } else { Ok(()) }
 }
 
 /// Refuses a parameter out of its bound.

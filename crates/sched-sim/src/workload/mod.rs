@@ -287,7 +287,7 @@ impl Workload {
         law.check("cancellations")?;
         let mut leavers = Leavers::new(law, seed);
         for r in &mut self.requests {
-            let after = leavers.next()?;
+            let after = leavers.next();
             r.set_cancel_after(r.cancel_after().or(after));
         }
         Ok(self)

@@ -304,8 +304,9 @@ fn cancel_after(at: Spot<'_>, form: ArrivalForm, value: &Value<'_>) -> Result<Op
     }
     let time = (!value.quoted).then(|| scaled(value.text, form.power())).flatten();
     let unit = form.unit().unwrap_or_default();
-    let time = time.filter(|&time| time <= YEAR).ok_or_else(|| {
-        value.wrong(at, format!("a number of {unit} from 0 to 366 days, or nothing"))
+    let longest = Ticks::LONGEST_RUN.attoseconds();
+    let time = time.filter(|&time| time <= longest).ok_or_else(|| {
+        value.wrong(at, format!("a number of {unit} from 0 to a hundred years, or nothing"))
     })?;
     Ok(Some(Ticks::from_attoseconds(time)))
 }

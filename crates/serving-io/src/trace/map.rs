@@ -221,6 +221,13 @@ impl TraceMap {
         for column in columns.iter().map(AsRef::as_ref) {
             if let Some(field) = TraceField::named(column) {
                 map.add(field, column, column)?;
+            } else if column == CANCEL_AFTER {
+                // Nothing would say that it is not read.
+                return Err(IoError::MapField {
+                    item: shown(column),
+                    field: shown(column),
+                    valid: valid_trace_fields(),
+                });
             }
         }
         Ok(map)
