@@ -764,6 +764,9 @@ fn run_setting(
     remarks.extend(without_effect(&setting, workload));
     remarks.extend(remarks::ignored_prefixes(&setting, workload));
     remarks.extend(remarks::quoted_too_early(&result, waits));
+    let moved = Moved::of(&result);
+    let duration = result.statistics().duration();
+    remarks.extend(setting.pools.and_then(|p| p.overfull_links(moved.as_ref(), duration)));
     remarks.extend(rejections(&result, workload, config.is_some()));
     remarks.extend(config.as_ref().and_then(|config| cut(&result, config.max_model_len)));
     // Only a window goes back to them.
@@ -807,7 +810,7 @@ fn run_setting(
         overload,
         each,
         pool_loads,
-        moved: Moved::of(&result),
+        moved,
         tail,
         spent,
         config,

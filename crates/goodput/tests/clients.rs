@@ -6,17 +6,8 @@ mod common;
 
 use std::path::Path;
 
-use common::{run_in, sim_in};
+use common::{json, run_in, sim, sim_in};
 use serde_json::Value;
-
-fn sim(arguments: &str) -> String {
-    sim_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
-}
-
-fn json(arguments: &str) -> Value {
-    let text = sim(&format!("{arguments} --format json"));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
-}
 
 /// The line of a text with this label.
 fn line<'t>(text: &'t str, label: &str) -> &'t str {

@@ -4,20 +4,9 @@
 
 mod common;
 
-use std::path::Path;
-
-use common::sim_in;
+use common::{json, sim, sim_in};
 use serde_json::Value;
 use serving_io::policy::{POLICIES as POLICIES_LIST, RULES};
-
-fn sim(arguments: &str) -> String {
-    sim_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
-}
-
-fn json(arguments: &str) -> Value {
-    let text = sim(&format!("{arguments} --format json"));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
-}
 
 /// The part of a text from the line that begins with this to the next empty line.
 fn part<'a>(text: &'a str, from: &str) -> &'a str {
@@ -1422,6 +1411,32 @@ fn turns_that_quote_what_is_not_there_yet_are_told() {
     assert!(!of("30s").contains("quote answers"), "{text}");
     // The answer is there after 3 s: its last token and the next turn are of the same instant.
     assert!(!of("3s").contains("quote answers"), "{text}");
+}
+
+/// The KV of 100 tokens takes 200 ms at 2 ms a token, and ten requests a second come to one prefill
+/// replica: twice what its link has.
+#[test]
+fn links_that_cannot_carry_the_kv_are_told() {
+    let of = |rest: &str| {
+        sim(&format!(
+            "--requests 20 --rate 10/s --arrivals deterministic --input-tokens 100 --output-tokens 2 \
+             --step-time base=10ms --max-num-seqs 8 --chunk 128 --policy sarathi {rest}"
+        ))
+    };
+    // 20 times 200 ms, of 1.9 s between the arrivals and the last one's two steps and way.
+    let share = format!("{:.1} % of the time of 1 prefill replica: ", 100.0 * 4.0 / 2.12);
+    let text = of("--disagg prefill=1,decode=2 --kv-transfer 2ms/token");
+    assert!(text.contains(&format!("KV moves for {share}")), "{share}: {text}");
+    let sketch = of("--disagg prefill=1,decode=2 --kv-transfer 2ms/token --sketch");
+    assert!(sketch.contains("KV moves for "), "{sketch}");
+    let other = of("--disagg prefill=2,decode=1 --kv-transfer 2ms/token");
+    assert!(other.contains("of the time of 1 decode replica: "), "{other}");
+    for fits in [
+        "prefill=1,decode=2 --kv-transfer 900us/token",
+        "prefill=2,decode=2 --kv-transfer 1ms/token",
+    ] {
+        assert!(!of(&format!("--disagg {fits}")).contains("KV moves for"), "{fits}");
+    }
 }
 
 /// Two prompts that 40 requests begin with are computed 40 times unless somebody keeps them.

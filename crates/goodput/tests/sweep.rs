@@ -6,20 +6,8 @@ mod common;
 
 use std::path::Path;
 
-use common::{run_in, sim_in};
+use common::{json, run_in, sim, sim_in};
 use serde_json::Value;
-
-fn sim(arguments: &str) -> String {
-    sim_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
-}
-
-fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
-}
-
-fn json(arguments: &str) -> Value {
-    parsed(&sim(&format!("{arguments} --format json")))
-}
 
 /// The runs of an answer without what says in which requests they differ.
 fn runs(arguments: &str) -> Vec<Value> {

@@ -43,6 +43,23 @@ fn users() -> impl Strategy<Value = ClosedLoop> {
     )
 }
 
+/// Users with prompts of one token and so many requests in all, for calculations by hand.
+fn closed(users: u64, think: &str, requests: u64, output: &str) -> ClosedLoop {
+    ClosedLoop {
+        users,
+        think: think.parse().unwrap(),
+        requests,
+        lengths: Lengths::Independent {
+            input: "1".parse().unwrap(),
+            output: output.parse().unwrap(),
+        },
+        system_prompts: None,
+        sessions: None,
+        cancellations: None,
+        seed: 1,
+    }
+}
+
 /// How long clients wait: not at all, for less than a step, for a while.
 fn patience() -> impl Strategy<Value = Ticks> {
     prop_oneof![
@@ -158,16 +175,7 @@ fn the_interactive_law_is_exact() {
 /// place, the other comes again 5 ms after that, and is refused at 25 ms.
 #[test]
 fn whoever_is_refused_comes_again() {
-    let users = ClosedLoop {
-        users: 3,
-        think: "5ms".parse().unwrap(),
-        requests: 6,
-        lengths: Lengths::Independent { input: "1".parse().unwrap(), output: "1".parse().unwrap() },
-        system_prompts: None,
-        sessions: None,
-        cancellations: None,
-        seed: 1,
-    };
+    let users = closed(3, "5ms", 6, "1");
     let mut settings = ServerSettings::default();
     settings.max_waiting = Some(1);
     let step_time: Affine = "base=10ms".parse().unwrap();
@@ -191,16 +199,7 @@ fn whoever_is_refused_comes_again() {
 /// until 82 ms, who leaves at 76 ms; the second, who came back at 56 ms, has left the queue at 81 ms.
 #[test]
 fn whoever_stops_waiting_goes_on_at_once() {
-    let users = ClosedLoop {
-        users: 2,
-        think: "2ms".parse().unwrap(),
-        requests: 6,
-        lengths: Lengths::Independent { input: "1".parse().unwrap(), output: "1".parse().unwrap() },
-        system_prompts: None,
-        sessions: None,
-        cancellations: None,
-        seed: 1,
-    };
+    let users = closed(2, "2ms", 6, "1");
     let step_time: Affine = "base=10ms".parse().unwrap();
     let patience: Ticks = "25ms".parse().unwrap();
     for new in [Replica::new, Replica::reference] {
@@ -244,16 +243,7 @@ fn whoever_stops_waiting_goes_on_at_once() {
 /// A run that is stopped says so, and gives what there is.
 #[test]
 fn a_stopped_loop_is_truncated() {
-    let users = ClosedLoop {
-        users: 2,
-        think: "0s".parse().unwrap(),
-        requests: 1000,
-        lengths: Lengths::Independent { input: "1".parse().unwrap(), output: "9".parse().unwrap() },
-        system_prompts: None,
-        sessions: None,
-        cancellations: None,
-        seed: 1,
-    };
+    let users = closed(2, "0s", 1000, "9");
     let step_time: Affine = "base=1ms".parse().unwrap();
     let limits = sched_sim::RunLimits {
         until: Some(Ticks::from_nanoseconds(95_000_000)),

@@ -147,6 +147,24 @@ impl Pools {
         [prefill, decode]
     }
 
+    /// That the links of the smaller pool would have to carry more than they can in a run of this
+    /// length: nothing slows transfers for each other here.
+    pub fn overfull_links(&self, moved: Option<&Moved>, run: Ticks) -> Option<String> {
+        let moved = moved?;
+        let fixed = moved.requests as f64 * self.transfer.latency().seconds();
+        let smaller = usize::from(self.decode < self.prefill);
+        let (n, name) = ([self.prefill, self.decode][smaller], NAMES[smaller]);
+        let share = (moved.sum_s - fixed) / (run.seconds() * n as f64);
+        (1.0 < share && share.is_finite()).then(|| {
+            format!(
+                "KV moves for {} of the time of {}: transfers do not slow each other down here, and no \
+                 link carries so much",
+                format::percent(share),
+                format::things(n, &format!("{name} replica"))
+            )
+        })
+    }
+
     /// What a server of each pool has to bear.
     pub fn per_server(&self, mut loads: [OfferedLoad; 2]) -> [OfferedLoad; 2] {
         for (load, n) in loads.iter_mut().zip([self.prefill, self.decode]) {

@@ -145,6 +145,9 @@ pub fn simulate(
     if head.len() < usize::try_from(spec.requests).unwrap_or(usize::MAX) {
         remarks.push(format!("the load is that of the first {} requests", head.len()));
     }
+    let moved = counted.moved.any();
+    let links = setting.pools.and_then(|p| p.overfull_links(moved.as_ref(), statistics.duration()));
+    remarks.extend(links);
     remarks.extend(ignored_prefixes(&setting, &head).into_iter().chain([not_looked_for()]));
 
     let truncated = end.is_truncated();
@@ -173,7 +176,7 @@ pub fn simulate(
         overload,
         each: server.each(),
         pool_loads,
-        moved: counted.moved.any(),
+        moved,
         tail: None,
         spent: None,
         config,
