@@ -84,8 +84,8 @@ impl Job {
         }
     }
 
-    /// Its client stops waiting so long after its arrival.
-    pub(crate) fn give_up_after(&mut self, patience: Option<Ticks>) {
+    /// Its client stops waiting so long after its arrival; none: it waits for ever.
+    pub fn give_up_after(&mut self, patience: Option<Ticks>) {
         self.timeout_at = patience.map(|patience| self.arrival.after(patience));
     }
 

@@ -130,16 +130,16 @@ impl GeneratorArguments {
 
     /// A flag that was given, if any was.
     pub fn given(&self) -> Option<&'static str> {
-        let seed = ("--seed", usize::from(self.seed.is_some()));
-        let flags = self.counts().into_iter().filter(|(name, _)| *name != "--think");
-        flags.chain([seed]).find(|(_, n)| 0 < *n).map(|(name, _)| name)
+        let cancel = || (!self.cancel.is_empty()).then_some("--cancel");
+        let seed = || self.seed.map(|_| "--seed");
+        self.of_drawn().or_else(cancel).or_else(seed)
     }
 
     /// A flag that says nothing of requests that are there, if one was given.
     pub fn of_drawn(&self) -> Option<&'static str> {
         let flags = self.counts().into_iter();
-        let flags = flags.filter(|(name, _)| !["--think", "--cancel"].contains(name));
-        flags.into_iter().find(|(_, n)| 0 < *n).map(|(name, _)| name)
+        let mut flags = flags.filter(|(name, _)| !["--think", "--cancel"].contains(name));
+        flags.find(|(_, n)| 0 < *n).map(|(name, _)| name)
     }
 
     /// How clients go away.

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use sched_sim::fleet::RouterKind;
-use sched_sim::workload::WorkloadSpec;
 use sched_sim::{DecodeFirst, Policy, RateScale, Workload};
 use serving_io::engine::EngineOptions;
 use serving_io::policy::{
@@ -66,7 +65,7 @@ pub(super) fn plan(arguments: &Arguments, output: Option<&Path>) -> Result<(Sour
     }
     let settings = with_names(once.into_vec(), bases);
     let settings = on_all_requests(&source, &settings, arguments)?;
-    of_answers(&source, &settings)?;
+    of_answers(&settings)?;
     source.draws |= settings.iter().any(Setting::draws);
     let of_a_seed = [("--seed", arguments.generate.seed), ("--seeds", arguments.seeds)];
     if let (false, Some((flag, _))) = (source.draws, of_a_seed.iter().find(|f| f.1.is_some())) {
@@ -176,13 +175,11 @@ fn on_all_requests(
 }
 
 /// Refuses factors on the rate of requests that wait for answers.
-fn of_answers(source: &Source, settings: &[Setting]) -> Result<()> {
+fn of_answers(settings: &[Setting]) -> Result<()> {
     let one = RateScale::new(1, 1)?;
-    let waits = |s: &&Setting| {
-        let spec = source.requests.get(s.workload).and_then(Requests::spec);
-        s.users.is_none() && spec.is_some_and(WorkloadSpec::waits_for_answers)
-    };
-    if settings.iter().filter(waits).any(|s| s.rate_scale != one) {
+    // Of users it is said before.
+    let turns = |s: &&Setting| s.users.is_none() && s.waits();
+    if settings.iter().filter(turns).any(|s| s.rate_scale != one) {
         bail!("--rate-scale: is for an open loop, and turns wait for answers: give --rate");
     }
     Ok(())
@@ -295,13 +292,11 @@ fn with_fleets(
             Ok(pools.map(|pools| Setting { replicas: 1, pools, ..s.clone() }).collect())
         })?
     };
-    let routes =
-        |s: &Setting| 1 != s.pools.map_or(s.replicas, |pools| pools.prefill.max(pools.decode));
-    if !lists.routers.is_empty() && !all.iter().any(routes) {
+    if !lists.routers.is_empty() && !all.iter().any(Setting::routes) {
         bail!("--router: says nothing with one server, or one in each pool");
     }
     each("--router", all, |mut s| {
-        if routes(&s) {
+        if s.routes() {
             return with("--router", vec![s], &lists.routers, |s, router| s.router = *router);
         }
         // One server has no use for a router.

@@ -77,7 +77,6 @@ fn settings(s: &Setting, several: bool) -> Vec<(&'static str, String)> {
 fn settings_of_server(s: &Setting) -> [(&'static str, String); 18] {
     let time = |of: Option<Ticks>| of.map(Ticks::compact).unwrap_or_default();
     let cut = |of: Option<Cut>| of.map(|cut| cut.to_string()).unwrap_or_default();
-    let several = s.replicas > 1 || s.pools.is_some_and(|p| p.prefill.max(p.decode) > 1);
     [
         ("variant", s.name.clone().unwrap_or_default()),
         ("policy", policy_name(s, |_| true)),
@@ -87,7 +86,7 @@ fn settings_of_server(s: &Setting) -> [(&'static str, String); 18] {
         ("step_time", step_time_name(&s.step_time)),
         ("slo", s.slo.to_string()),
         ("replicas", s.replicas.to_string()),
-        ("router", if several { s.router.to_string() } else { String::new() }),
+        ("router", if s.routes() { s.router.to_string() } else { String::new() }),
         ("users", s.users.map(|n| n.to_string()).unwrap_or_default()),
         ("think", s.users.map(|_| s.think.to_string()).unwrap_or_default()),
         ("disagg", s.pools.map(|p| p.flag()).unwrap_or_default()),

@@ -139,7 +139,7 @@ pub fn run_open<'w>(
 ) -> Result<RunResult<'w>> {
     let jobs = workload.requests().iter().enumerate().map(|(position, r)| {
         let mut job = Job::of(position, r);
-        job.timeout_at = patience.map(|patience| r.arrival.after(patience));
+        job.give_up_after(patience);
         job
     });
     let mut books = Books::new(workload, server.statistics().kv.is_some());

@@ -100,8 +100,12 @@ impl Setting {
 
     /// Whether its clients or its router draw from the seed, whatever its requests do.
     pub(super) fn draws(&self) -> bool {
-        let most = self.pools.map_or(self.replicas, |pools| pools.prefill.max(pools.decode));
-        self.cancel.is_some() || 1 < most && self.router.draws()
+        self.cancel.is_some() || self.routes() && self.router.draws()
+    }
+
+    /// Whether its router has several servers to choose from, in one pool at least.
+    pub(super) fn routes(&self) -> bool {
+        1 < self.pools.map_or(self.replicas, |pools| pools.prefill.max(pools.decode))
     }
 
     /// Whether clients wait for answers, so that a faster server is sent others, and more.

@@ -252,7 +252,7 @@ impl Drawn {
             let cut = |max: u64| request.input_tokens < max && max < asked;
             self.too_long += u64::from(self.max_model_len.is_some_and(cut));
             let mut job = Job::of(position, &request);
-            job.timeout_at = self.patience.map(|patience| request.arrival.after(patience));
+            job.give_up_after(self.patience);
             Some(job)
         }))
     }
